@@ -1,0 +1,127 @@
+"""The composition that every service shares: what it is built of, opened and closed in order.
+
+A service's own `app.py` makes a `Chassis`, hands it its handlers, jobs and routes, and returns `Chassis.http(...)`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import uvicorn
+from fastapi import APIRouter, FastAPI
+from starlette.routing import BaseRoute
+
+from libs.chassis import housekeeping, logs
+from libs.chassis.auth import Verifier
+from libs.chassis.bus import Bus
+from libs.chassis.database import Database
+from libs.chassis.health import health_routes
+from libs.chassis.housekeeping import Pass
+from libs.chassis.http import frame
+from libs.chassis.metrics import Metrics
+from libs.chassis.operations import operation_routes
+from libs.chassis.outbox import Relay
+from libs.chassis.parked import ParkedMessages
+from libs.chassis.settings import ServiceSettings
+from libs.chassis.unit_of_work import UnitOfWork
+
+
+class Chassis:
+    """`database`, `bus`, `unit_of_work` … are what a service is wired with; nothing is opened before `running`."""
+
+    def __init__(self, service: str, settings: ServiceSettings, metrics: Metrics | None = None) -> None:
+        self.service = service
+        self.settings = settings
+        self.metrics = metrics or Metrics()
+        self.database = Database(
+            settings.database_url.get_secret_value(),
+            pool_size=settings.database_pool_size,
+            acquire_timeout_s=settings.database_acquire_timeout_s,
+            statement_timeout_s=settings.database_statement_timeout_s,
+        )
+        self.parked = ParkedMessages(self.database)
+        self.bus = Bus(service, settings.nats_url.get_secret_value(), self.parked, self.metrics)
+        self.relay = Relay(service, self.database, self.bus, self.metrics)
+        self.unit_of_work = UnitOfWork(self.database, self.relay)
+        self.verifier = Verifier(settings)
+        self._passes: list[Pass] = list(housekeeping.COMMON)
+        self._tasks: list[Callable[[], Awaitable[None]]] = []
+
+    def housekeep(self, *passes: Pass) -> None:
+        """Adds passes to the housekeeping, in this order."""
+        self._passes.extend(passes)
+
+    def every(self, name: str, interval_s: float, job: Callable[[], Awaitable[None]]) -> None:
+        """Runs a job on every replica while the service runs."""
+        self._tasks.append(lambda: housekeeping.every(name, interval_s, job, self.metrics))
+
+    def run(self, task: Callable[[], Awaitable[None]]) -> None:
+        """Runs a task of the service's own for as long as the service runs; it ends by cancellation."""
+        self._tasks.append(task)
+
+    async def _housekeeping(self) -> None:
+        for wanted in self._passes:
+            await housekeeping.run_pass(self.unit_of_work, wanted)
+        self.metrics.parked.labels(self.service).set(await self.parked.count())
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """HTTP may open at once: the broker connects beside it, however long that takes."""
+        await self.database.open()
+        self.every("housekeeping", self.settings.housekeeping_interval_s, self._housekeeping)
+        work = [self.verifier.run, self.bus.run, self.relay.run, *self._tasks]
+        tasks = [asyncio.ensure_future(task()) for task in work]
+        for task in tasks:
+            task.add_done_callback(self._ended)
+        try:
+            yield
+        finally:
+            for task in reversed(tasks):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.database.close()
+
+    def _ended(self, task: "asyncio.Future[None]") -> None:
+        """A task that ends by itself is a fault; without it the process would be half alive."""
+        if not task.cancelled() and task.exception() is not None:
+            logs.logger(__name__).error("task_died", service=self.service, exc_info=task.exception())
+            raise SystemExit(1)
+
+    def http(self, title: str, routers: Sequence[APIRouter], routes: Sequence[BaseRoute] = ()) -> FastAPI:
+        """The service's HTTP application; entering its lifespan runs everything."""
+
+        @asynccontextmanager
+        async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+            async with self.running():
+                yield
+
+        app = FastAPI(
+            title=title,
+            lifespan=lifespan,
+            openapi_url=f"/openapi/{self.service}.json",
+            docs_url=f"/docs/{self.service}",
+            redoc_url=None,
+        )
+        app.router.routes[:0] = [*health_routes(self.database, self.bus, self.metrics.registry), *routes]
+        for router in (*routers, operation_routes(self.service, self.parked)):
+            app.include_router(router)
+        frame(app, self.service, self.verifier, self.metrics, self.settings.limits)
+        app.state.chassis = self
+        return app
+
+
+def serve(app: FastAPI, settings: ServiceSettings) -> None:
+    """Serves until SIGTERM, then finishes what is under way; used by every service's `__main__`."""
+    uvicorn.run(
+        app,
+        host=settings.http_host,
+        port=settings.http_port,
+        loop="uvloop",
+        http="httptools",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=10,
+        h11_max_incomplete_event_size=64 * 1024,
+    )

@@ -1,0 +1,215 @@
+"""The broker: one connection of a service, its topology, its handlers, its questions.
+
+FastStream's pitfalls are met here: a client that gives up would freeze the process, hence reconnecting for ever; a
+stream declared by a subscriber would overwrite the table's, hence `declare=False` and `apply_topology`; a consumer that
+vanished is never made again by its subscriber, hence `_watch`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import urlparse
+
+from faststream import AckPolicy
+from faststream.nats import JStream, NatsBroker, PullSub
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy as ServerAckPolicy
+from nats.js.api import ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
+from nats.js.errors import NotFoundError
+from pydantic import BaseModel, ValidationError
+
+from libs.chassis.delivery import Delivery
+from libs.chassis.errors import Retry
+from libs.chassis.logs import logger
+from libs.chassis.metrics import Metrics
+from libs.chassis.outbox import OutboxRow
+from libs.chassis.parked import ParkedMessages
+from libs.contracts.events import Event
+from libs.contracts.requests import Message, Refused
+from libs.contracts.topology import CONSUMERS, STREAMS, Consumer, Stream, consumers_of, stream_of
+
+WATCH_INTERVAL_S = 5.0
+PUBLISH_TIMEOUT_S = 5.0
+REQUEST_WORKERS = 8
+
+log = logger(__name__)
+EventT = TypeVar("EventT", bound=Event)
+RequestT = TypeVar("RequestT", bound=Message)
+AnswerT = TypeVar("AnswerT", bound=BaseModel)
+
+
+@dataclass
+class BusHealth:
+    """`missing_since`: loop time since when NATS answers but a consumer of the topology is not there."""
+
+    started: bool = False
+    missing_since: float | None = None
+
+
+class Bus:
+    def __init__(self, service: str, url: str, parked: ParkedMessages, metrics: Metrics, replicas: int = 1) -> None:
+        self._service = service
+        self._replicas = replicas
+        self._metrics = metrics
+        self._client: Client | None = None
+        self._stream: JetStreamContext | None = None
+        self.health = BusHealth()
+        self.broker = NatsBroker(
+            url,
+            name=f"memstream-{service}",
+            max_reconnect_attempts=-1,  # once the client gives up, the pull loop spins without yielding (0.7.8)
+            reconnect_time_wait=1,
+            ack_policy=AckPolicy.NACK_ON_ERROR,  # the default terminates a message on any exception
+            middlewares=[Delivery(consumers_of(service), parked, metrics)],
+            logger=None,
+            graceful_timeout=5,
+            inbox_prefix=f"_INBOX_{service}",
+            specification_url=f"nats://{urlparse(url).hostname or 'nats'}",
+        )
+
+    @property
+    def connected(self) -> bool:
+        return self.health.started and self._client is not None and self._client.is_connected
+
+    def consume(self, event: type[EventT], handler: Callable[[EventT], Awaitable[None]]) -> None:
+        """Registers the service's durable consumer for an event."""
+        consumer = next(c for c in consumers_of(self._service) if c.event is event)
+        self.broker.subscriber(
+            event.subject,
+            durable=consumer.durable,
+            config=_consumer_config(consumer),
+            stream=JStream(consumer.stream, declare=False),
+            pull_sub=PullSub(consumer.batch_size),
+        )(handler)
+
+    def listen(self, event: type[EventT], handler: Callable[[EventT], Awaitable[None]]) -> None:
+        """Hears an event on every replica, at most once and never again: for waking, not for work."""
+        self.broker.subscriber(event.subject, no_reply=True)(handler)
+
+    def answer(self, request: type[RequestT], handler: Callable[[RequestT], Awaitable[Message]]) -> None:
+        """Answers a question; one replica of the service does."""
+        subject: str = request.subject  # type: ignore[attr-defined]
+        self.broker.subscriber(subject, queue=self._service, max_workers=REQUEST_WORKERS)(handler)
+
+    async def ask(self, request: Message, answer: type[AnswerT], *, timeout_s: float = 2.0) -> AnswerT:
+        """Asks another service; raises `Retry` when nobody answers in time or the answer is a refusal."""
+        subject: str = request.subject  # type: ignore[attr-defined]
+        if self._client is None or not self._client.is_connected:
+            raise Retry(f"{subject}: NATS is away")
+        try:
+            reply = await self._client.request(subject, request.model_dump_json().encode(), timeout=timeout_s)
+            return answer.model_validate_json(reply.data)
+        except ValidationError:
+            refused = Refused.model_validate_json(reply.data)
+            raise Retry(f"{subject}: {refused.error}") from None
+        except (NatsError, TimeoutError) as error:
+            raise Retry(f"{subject}: {type(error).__name__}") from error
+
+    async def publish(self, row: OutboxRow) -> None:
+        if self._stream is None:
+            raise ConnectionError("NATS is away")
+        await self._stream.publish(
+            row.subject,
+            row.payload.encode(),
+            stream=stream_of(row.subject),
+            timeout=PUBLISH_TIMEOUT_S,
+            headers={"Nats-Msg-Id": str(row.message_id)},
+        )
+
+    async def run(self) -> None:
+        """Connects however long it takes, applies the topology, starts the handlers and watches until cancelled."""
+        log.info("bus_connecting", service=self._service)
+        try:
+            while self._client is None:
+                try:
+                    self._client = await self.broker.connect()
+                except (OSError, NatsError, TimeoutError) as error:
+                    log.warning("bus_unreachable", service=self._service, error=type(error).__name__)
+                    await asyncio.sleep(1)
+            self._stream = self._client.jetstream(timeout=PUBLISH_TIMEOUT_S)
+            while not await self._apply():  # noqa: ASYNC110 - the server may refuse until it has found its leader
+                await asyncio.sleep(1)
+            await self.broker.start()
+            self.health.started = True
+            log.info("bus_started", service=self._service)
+            await self._watch()
+        finally:
+            self.health.started = False
+            await self.broker.stop()
+            self._client = self._stream = None
+
+    async def _apply(self) -> bool:
+        assert self._stream is not None  # noqa: S101 - run() made it
+        try:
+            await apply_topology(self._stream, self._replicas)
+        except (NatsError, TimeoutError) as error:
+            log.error("topology_refused", service=self._service, error=str(error))
+            return False
+        return True
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._metrics.bus_connected.labels(self._service).set(int(self.connected))
+            if self.connected:
+                try:
+                    missing = await self._missing()
+                except (NatsError, TimeoutError):
+                    missing = []
+                if missing:
+                    self.health.missing_since = self.health.missing_since or loop.time()
+                    log.error("consumers_missing", service=self._service, consumers=missing)
+                    if await self._apply():
+                        self._metrics.topology_repairs.labels(self._service).inc()
+                else:
+                    self.health.missing_since = None
+            await asyncio.sleep(WATCH_INTERVAL_S)
+
+    async def _missing(self) -> list[str]:
+        assert self._stream is not None  # noqa: S101 - run() made it
+        missing = []
+        for consumer in consumers_of(self._service):
+            try:
+                await self._stream.consumer_info(consumer.stream, consumer.durable)
+            except NotFoundError:
+                missing.append(consumer.durable)
+        return missing
+
+
+async def apply_topology(stream: JetStreamContext, replicas: int = 1) -> None:
+    """Makes or updates every stream and consumer of the table. Raises when the server refuses a change."""
+    for wanted in STREAMS:
+        config = _stream_config(wanted, replicas)
+        try:
+            await stream.update_stream(config)
+        except NotFoundError:
+            await stream.add_stream(config)
+    for consumer in CONSUMERS:
+        await stream.add_consumer(consumer.stream, _consumer_config(consumer))
+
+
+def _stream_config(stream: Stream, replicas: int) -> StreamConfig:
+    return StreamConfig(
+        name=stream.name,
+        subjects=[event.subject for event in stream.events],
+        retention=RetentionPolicy.INTEREST if stream.retention == "interest" else RetentionPolicy.LIMITS,
+        storage=StorageType.FILE,
+        max_age=stream.max_age_s,
+        duplicate_window=stream.duplicate_window_s,
+        num_replicas=replicas,
+    )
+
+
+def _consumer_config(consumer: Consumer) -> ConsumerConfig:
+    """`max_deliver` stays unlimited: delivery parks, and what waits for Postgres must not run out."""
+    return ConsumerConfig(
+        durable_name=consumer.durable,
+        ack_policy=ServerAckPolicy.EXPLICIT,
+        ack_wait=consumer.ack_wait_s,
+        max_deliver=-1,
+        max_ack_pending=consumer.max_ack_pending,
+        filter_subject=consumer.event.subject,
+    )

@@ -1,0 +1,67 @@
+"""`Idempotency-Key`: a repeat within 24 hours gets the first answer, once the same body proves that it is a repeat.
+
+A row holds hashes and the resource's name, never user text. It is written by the transaction that it protects, so an
+error keeps no key, and parallel repeats wait for the first.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from uuid import UUID
+
+from starlette.requests import Request
+
+from libs.chassis.auth import Caller
+from libs.chassis.errors import Aborted, InvalidParameter
+from libs.chassis.unit_of_work import Tx
+
+HEADER = "idempotency-key"
+REPLAYED = {"Idempotent-Replayed": "true"}
+NO_STORE = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """`key_sha256` covers workspace, principal, method, path and key; `body_sha256` the body's bytes."""
+
+    key_sha256: bytes
+    body_sha256: bytes
+
+    @classmethod
+    def of(cls, request: Request, caller: Caller, body: bytes) -> "IdempotencyKey | None":
+        key = request.headers.get(HEADER)
+        if key is None:
+            return None
+        if not 1 <= len(key) <= 255 or not all(" " <= char <= "~" for char in key):
+            raise InvalidParameter("Idempotency-Key must be 1 to 255 printable ASCII characters.")
+        target = f"{request.url.path}?{request.url.query}"
+        parts = (str(caller.workspace_id), caller.principal_type, caller.principal, request.method, target, key)
+        scope = "\x00".join(parts)
+        return cls(hashlib.sha256(scope.encode()).digest(), hashlib.sha256(body).digest())
+
+
+def check_same(body_sha256: bytes, key: IdempotencyKey) -> None:
+    if bytes(body_sha256) != key.body_sha256:
+        raise Aborted("This Idempotency-Key was used with another body within the last 24 hours. Use a new key.")
+
+
+async def claim(tx: Tx, store_uid: UUID, key: IdempotencyKey, resource: str) -> str | None:
+    """Takes the key for `resource`, or returns the resource that an earlier request made with it."""
+    taken = await tx.execute(
+        "insert into idempotency_keys (store_uid, key_sha256, body_sha256, resource)"
+        " values ($1, $2, $3, $4) on conflict do nothing",
+        store_uid,
+        key.key_sha256,
+        key.body_sha256,
+        resource,
+    )
+    if taken:
+        return None
+    row = await tx.fetchrow(
+        "select body_sha256, resource from idempotency_keys where store_uid = $1 and key_sha256 = $2",
+        store_uid,
+        key.key_sha256,
+    )
+    if row is None:
+        raise Aborted("A request with this Idempotency-Key was just undone. Repeat it.")
+    check_same(row["body_sha256"], key)
+    return str(row["resource"])

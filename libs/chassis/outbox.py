@@ -1,0 +1,140 @@
+"""How an event leaves a service. The relay is the only publisher.
+
+A row is written in the transaction that it belongs to, handed over in memory after the commit, published, and deleted
+once the broker has acknowledged it. What a crash or a broker outage leaves behind, the sweeper of any replica finds. A
+row published twice is dropped by its message id, or by its consumer's own key.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from libs.chassis.database import Connection, Database
+from libs.chassis.errors import ApiError
+from libs.chassis.logs import logger
+from libs.chassis.metrics import Metrics
+from libs.contracts.events import Event
+
+BATCH = 200
+QUEUE = 20_000
+SWEEP_INTERVAL_S = 1.0
+SWEEP_LIMIT = 2000
+
+log = logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    message_id: UUID
+    subject: str
+    payload: str
+
+    @classmethod
+    def of(cls, event: Event) -> "OutboxRow":
+        return cls(event.event_id, event.subject, event.model_dump_json())
+
+
+class Publisher(Protocol):
+    @property
+    def connected(self) -> bool: ...
+
+    async def publish(self, row: OutboxRow) -> None:
+        """Returns once the stream has stored it; raises otherwise."""
+
+
+async def insert(connection: Connection, rows: Sequence[OutboxRow]) -> None:
+    """Writes rows in the caller's transaction."""
+    await connection.execute(
+        "insert into outbox (message_id, subject, payload) select * from unnest($1::uuid[], $2::text[], $3::text[])",
+        [row.message_id for row in rows],
+        [row.subject for row in rows],
+        [row.payload for row in rows],
+    )
+
+
+class Relay:
+    """Owned by the service's lifespan: `run` until cancelled."""
+
+    def __init__(self, service: str, database: Database, publisher: Publisher, metrics: Metrics) -> None:
+        self._service = service
+        self._database = database
+        self._publisher = publisher
+        self._metrics = metrics
+        self._handed: deque[tuple[OutboxRow, float]] = deque()
+        self._holding: set[UUID] = set()
+        self._wake = asyncio.Event()
+
+    def offer(self, rows: Iterable[OutboxRow]) -> None:
+        """Takes committed rows. Beyond its room, or while NATS is away, they are left to the sweeper."""
+        if not self._publisher.connected or len(self._handed) >= QUEUE:
+            return
+        now = time.monotonic()
+        for row in rows:
+            self._handed.append((row, now))
+            self._holding.add(row.message_id)
+        self._wake.set()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._relay())
+            tasks.create_task(self._sweep())
+
+    async def _relay(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._handed:
+                batch = [self._handed.popleft() for _ in range(min(BATCH, len(self._handed)))]
+                try:
+                    await self._send([row for row, _ in batch])
+                    now = time.monotonic()
+                    for _, handed_at in batch:
+                        self._metrics.publish_seconds.labels(self._service).observe(now - handed_at)
+                except ApiError:
+                    log.warning("outbox_delete_failed", service=self._service, rows=len(batch))
+                finally:
+                    self._holding.difference_update(row.message_id for row, _ in batch)
+
+    async def _send(self, rows: Sequence[OutboxRow]) -> int:
+        """Publishes rows together and deletes those that were acknowledged; returns how many."""
+        results = await asyncio.gather(*(self._publisher.publish(row) for row in rows), return_exceptions=True)
+        sent = [row.message_id for row, result in zip(rows, results, strict=True) if result is None]
+        failed = next((result for result in results if result is not None), None)
+        if failed is not None:
+            if isinstance(failed, asyncio.CancelledError):
+                raise failed
+            log.warning(
+                "publish_failed", service=self._service, rows=len(rows) - len(sent), error=type(failed).__name__
+            )
+        if sent:
+            await self._database.write("delete from outbox where message_id = any($1::uuid[])", sent)
+        return len(sent)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_INTERVAL_S)
+            try:
+                await self._sweep_once()
+            except ApiError as error:
+                log.warning("outbox_sweep_failed", service=self._service, error=error.code)
+
+    async def _sweep_once(self) -> None:
+        rows = await self._database.fetch(
+            "select message_id, subject, payload, extract(epoch from now() - created_at)::float8 as age_s"
+            " from outbox where created_at < now() - interval '1 second' order by message_id limit $1",
+            SWEEP_LIMIT,
+        )
+        self._metrics.outbox_pending.labels(self._service).set(len(rows))
+        self._metrics.outbox_age.labels(self._service).set(max((row["age_s"] for row in rows), default=0))
+        left = [
+            OutboxRow(row["message_id"], row["subject"], row["payload"])
+            for row in rows
+            if row["message_id"] not in self._holding
+        ]
+        for start in range(0, len(left), BATCH):
+            if not self._publisher.connected or await self._send(left[start : start + BATCH]) == 0:
+                return

@@ -1,0 +1,91 @@
+"""Messages that a consumer gave up on, kept for 30 days with the reason. One call sends one round again.
+
+A redrive keeps the `event_id`, so that the consumer's own key still holds, and takes a new message id, so that the
+broker does not drop it as a repeat. Payloads are never shown; erasure reaches them.
+"""
+
+import json
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from libs.chassis.database import Database
+from libs.chassis.errors import NotFound
+from libs.chassis.outbox import OutboxRow, insert
+from libs.contracts.ids import uuid7
+
+KEEP_DAYS = 30
+
+
+class ParkedMessage(BaseModel):
+    parked_id: UUID
+    subject: str
+    reason: str
+    attempts: int
+    workspace_id: int | None
+    store_uid: UUID | None
+    actor_id: str | None
+    create_time: datetime
+
+
+class ParkedMessages:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def park(self, subject: str, payload: bytes, reason: str, attempts: int) -> None:
+        facts = _facts(payload)
+        await self._database.write(
+            "insert into parked_messages"
+            " (parked_id, subject, payload, reason, attempts, workspace_id, store_uid, actor_id)"
+            " values ($1, $2, $3, $4, $5, $6, $7, $8)",
+            uuid7(),
+            subject,
+            payload,
+            reason[:500],
+            attempts,
+            *facts,
+        )
+
+    async def page(self, workspace_id: int, after: UUID | None, limit: int) -> list[ParkedMessage]:
+        """Oldest first; those of the caller's workspace and those whose workspace cannot be read."""
+        rows = await self._database.fetch(
+            "select parked_id, subject, reason, attempts, workspace_id, store_uid, actor_id, created_at as create_time"
+            " from parked_messages where (workspace_id = $1 or workspace_id is null)"
+            " and ($2::uuid is null or parked_id > $2) order by parked_id limit $3",
+            workspace_id,
+            after,
+            limit,
+        )
+        return [ParkedMessage(**row) for row in rows]
+
+    async def redrive(self, workspace_id: int, parked_id: UUID) -> None:
+        """Moves the message to the outbox, in one transaction."""
+        async with self._database.transaction() as connection:
+            row = await connection.fetchrow(
+                "delete from parked_messages where parked_id = $1 and (workspace_id = $2 or workspace_id is null)"
+                " returning subject, payload",
+                parked_id,
+                workspace_id,
+            )
+            if row is None:
+                raise NotFound(f"Parked message '{parked_id}' does not exist.")
+            await insert(connection, [OutboxRow(uuid7(), row["subject"], bytes(row["payload"]).decode())])
+
+    async def count(self) -> int:
+        return int(await self._database.fetchval("select count(*) from parked_messages"))
+
+
+def _facts(payload: bytes) -> tuple[int | None, UUID | None, str | None]:
+    """Workspace, store and actor as far as the payload can be read at all."""
+    try:
+        body: Any = json.loads(payload)
+        workspace, store, actor = body.get("workspace_id"), body.get("store_uid"), body.get("actor_id")
+        return (
+            workspace if isinstance(workspace, int) else None,
+            UUID(store) if isinstance(store, str) else None,
+            actor.replace("\x00", "") if isinstance(actor, str) else None,
+        )
+    except (ValueError, AttributeError):
+        return None, None, None

@@ -1,0 +1,11 @@
+"""Times on the wire: RFC 3339 in UTC with `Z` and 0 or 6 digits, which every published client can read."""
+
+from datetime import UTC, datetime
+
+
+def rfc3339(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def optional_rfc3339(time: datetime | None) -> str | None:
+    return None if time is None else rfc3339(time)

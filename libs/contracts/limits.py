@@ -1,0 +1,34 @@
+"""Every size and count that the public surface promises, in one frozen model, so that a deployment may change one."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Limits(BaseModel):
+    """Bytes are of UTF-8. Over a limit is 400, except a body or an item over its bytes: 413."""
+
+    model_config = ConfigDict(frozen=True)
+
+    body_bytes: int = 16 * 1024 * 1024
+    item_bytes: int = 4 * 1024 * 1024
+    items_per_append: int = 1000
+    json_depth: int = 500
+    content_bytes: int = 1024 * 1024
+    description_bytes: int = 4096
+    path_bytes: int = 1024
+    actor_chars: int = 256
+    query_bytes: int = 100_000
+    instructions_bytes: int = 16 * 1024
+    metadata_pairs: int = 64
+    metadata_key_chars: int = 256
+    metadata_value_bytes: int = 1024
+    page_default: int = 10
+    page_max: int = 100
+    permissions_page_default: int = 100
+    permissions_page_max: int = 1000
+
+
+STATEMENT_CHARS = 1000
+DESCRIPTION_CHARS = 300
+CHANGES_PER_BATCH = 100
+EVENT_BYTES = 768 * 1024
+REPLY_BYTES = 512 * 1024

@@ -1,0 +1,154 @@
+"""Questions that one service asks another over the bus, with their answers. Every answer fits in `REPLY_BYTES`."""
+
+from datetime import date, datetime
+from typing import ClassVar, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from libs.contracts.events import Kind, Speaker
+
+Permission = Literal["READ", "WRITE"]
+PrincipalType = Literal["USER", "SERVICE_PRINCIPAL"]
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Line(Message):
+    """A readable item: who said what, when. `copied` lines came with a fork: context, never evidence."""
+
+    position: int
+    role: Speaker
+    text: str
+    said_at: datetime
+    appended_at: datetime
+    copied: bool = False
+
+
+class ReadTranscript(Message):
+    """The readable items of a session after a position; `limit` lines and `max_bytes` of text at most."""
+
+    subject: ClassVar[str] = "session.transcript.read"
+
+    store_uid: UUID
+    session_uid: UUID
+    after: int
+    limit: int = 100
+    max_bytes: int = 256 * 1024
+
+
+class Transcript(Message):
+    """`read_through`: up to where the answer is complete, whether or not the items there exist or are readable."""
+
+    gone: bool = False
+    lines: list[Line] = Field(default_factory=list)
+    last_position: int = 0
+    read_through: int = 0
+    copied_through: int = 0
+    epoch: int = 0
+
+
+class SessionsChanged(Message):
+    """The sessions of a store with activity since a time, by (last_activity_time, session_uid), a page at a time."""
+
+    subject: ClassVar[str] = "session.sessions.changed"
+
+    store_uid: UUID
+    since: datetime | None = None
+    actor_id: str | None = None
+    cursor: str | None = None
+    limit: int = 1000
+
+
+class ChangedSession(Message):
+    session_uid: UUID
+    session_id: str
+    actor_id: str
+    last_position: int
+    last_activity_time: datetime
+
+
+class ChangedSessions(Message):
+    sessions: list[ChangedSession] = Field(default_factory=list)
+    cursor: str | None = None
+    gone: bool = False
+
+
+class AuthorizeStore(Message):
+    """May this principal use this store? Ask by name (`store_id`) or by uid."""
+
+    workspace_id: int
+    principal_type: PrincipalType
+    principal: str
+    permission: Permission
+    store_id: str | None = None
+    store_uid: UUID | None = None
+
+
+class AuthorizeSessionStore(AuthorizeStore):
+    subject: ClassVar[str] = "session.store.authorize"
+
+
+class AuthorizeMemoryStore(AuthorizeStore):
+    subject: ClassVar[str] = "memory.store.authorize"
+
+
+class StoreAuthorization(Message):
+    """`store_uid` is absent when no such store exists in the workspace."""
+
+    allowed: bool = False
+    store_uid: UUID | None = None
+    store_id: str | None = None
+
+
+class RelatedEntries(Message):
+    """The actor's current entries nearest to each of the texts, best first, without doubles; their whole content."""
+
+    subject: ClassVar[str] = "memory.entries.related"
+
+    store_uid: UUID
+    actor_id: str
+    texts: list[str]
+    paths: list[str] = Field(default_factory=list)
+    limit: int = 30
+
+
+class RelatedEntry(Message):
+    entry_id: str
+    path: str
+    version: int
+    statement: str
+    kind: Kind
+    event_date: date | None = None
+    retired: bool = False
+
+
+class Related(Message):
+    entries: list[RelatedEntry] = Field(default_factory=list)
+    epoch: int = 0
+    gone: bool = False
+
+
+class HastenLane(Message):
+    """Somebody waits for this session to be distilled into this store: make its lanes due at once."""
+
+    subject: ClassVar[str] = "distiller.lane.hasten"
+
+    memory_store_uid: UUID
+    actor_id: str | None = None
+    session_store_id: str
+    session_id: str
+    workspace_id: int
+
+
+class LaneHastened(Message):
+    reason: Literal["due", "manual", "parked", "none"]
+
+
+class Refused(Message):
+    """The answer when a question cannot be answered now: ask again, or report a fault."""
+
+    error: str
+    retry: bool = True

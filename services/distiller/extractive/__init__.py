@@ -1,0 +1,71 @@
+"""`builtin.extractive`: keeps what users say about themselves in their own words, by rules for English and French.
+
+Deterministic and offline, and honest about what it cannot do. It does not understand: irony, `he` and `she` whose name
+stands in another line, a fact spread over lines, an answer that makes sense only with its question, and anything that
+an assistant says are lost. It reads other languages as English and mostly finds nothing in them. It tells an employer from
+a place by a list of places. Two ways of saying a thing share a slot only when their content words share stems.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+
+from services.distiller.answer import Answer, AskedLine, KnownEntry
+from services.distiller.extractive.dates import event_date
+from services.distiller.extractive.happenings import WORTH_ADDING, WORTH_KEEPING, Story, as_candidate, worth
+from services.distiller.extractive.merge import changes
+from services.distiller.extractive.slots import Candidate, slot_candidates
+from services.distiller.extractive.text import (
+    clauses,
+    is_first_person,
+    language_of,
+    sentences,
+    spoken,
+)
+
+__all__ = ["extract"]
+
+
+def extract(lines: Sequence[AskedLine], known: Sequence[KnownEntry]) -> Answer:
+    """What the user's own lines change in the actor's memory."""
+    taken = {entry.path for entry in known}
+    found: list[Candidate] = []
+    for line in lines:
+        if line.role == "user" and not line.context:
+            for candidate in _candidates(line, taken):
+                taken.add(candidate.path)
+                found.append(candidate)
+    return Answer(changes=changes(found, known))
+
+
+def _candidates(line: AskedLine, taken: set[str]) -> Iterator[Candidate]:
+    text = spoken(line.text)
+    language = language_of(text)
+    stories: list[Story] = []
+    for sentence in sentences(text):
+        said = is_first_person(sentence, language)
+        rest: list[str] = []
+        slotted = False
+        for clause in clauses(sentence, language) if said else []:
+            slots = slot_candidates(clause, line.number, line.said_at, language, taken)
+            yield from slots
+            slotted = slotted or bool(slots)
+            if not slots:
+                rest.append(clause)
+        for part in rest if slotted else [sentence]:
+            _tell(stories, part, said, event_date(part, line.said_at, language), worth_of(part, language, line))
+    for story in stories:
+        if story.worth >= WORTH_KEEPING:
+            yield as_candidate(story, line.number, line.said_at, language)
+
+
+def worth_of(part, language, line):
+    return worth(part, language, dated=event_date(part, line.said_at, language) is not None)
+
+
+def _tell(stories: list[Story], sentence: str, said: bool, day: date | None, value: float) -> None:
+    if stories and value >= WORTH_ADDING and stories[-1].takes(sentence, day):
+        stories[-1].sentences.append(sentence)
+        stories[-1].day = stories[-1].day or day
+        stories[-1].worth += value * 0.5
+    elif said:
+        stories.append(Story([sentence], day, value))

@@ -1,0 +1,194 @@
+"""Words that name a day, counted from the day on which they were said where they were said.
+
+Not read: a month or a year without a day, years ago, `a few weeks ago`, days that recur, and numbers such as 3/9, which
+are two different days in two countries. Of `last week` the same weekday is taken.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import date, datetime, timedelta
+
+from services.distiller.extractive.words import Language
+
+_WEEKDAYS = {
+    "english": ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
+    "french": ("lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi", "dimanche"),
+}
+_MONTHS = {
+    "english": ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"),
+    "french": ("janvier", "février", "mars", "avril", "mai", "juin", "juillet", "août", "septembre", "octobre", "novembre", "décembre"),
+}
+_NUMBERS = {
+    "a": 1, "an": 1, "one": 1, "two": 2, "a couple of": 2, "couple of": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
+    "un": 1, "une": 1, "deux": 2, "trois": 3, "quatre": 4, "cinq": 5, "sept": 7, "huit": 8, "neuf": 9, "dix": 10, "quinze": 15,
+}  # fmt: skip
+_COUNT = r"(?P<count>\d{1,3}|" + "|".join(sorted(_NUMBERS, key=len, reverse=True)) + ")"
+_FUTURE = {
+    "english": re.compile(
+        r"\b(?:will|won't|going to|gonna|next|tomorrow|upcoming|plan(?:ning)? (?:to|on)|about to|coming up|looking forward|"
+        r"(?:have|has|'ve got|got|need|needs) (?:an? |my |to )|booked|scheduled|due)\b|['’]ll\b|\b(?:I['’]m|am|we['’]re|are) \w+ing\b|\bis on\b",
+        re.IGNORECASE,
+    ),
+    "french": re.compile(
+        r"\b(?:vais|allons|va|prochaine?|demain|prévu|réservé|rendez-vous|doit|dois|devons|\w+(?:rai|rons|ra))\b", re.IGNORECASE
+    ),
+}
+_UNITS = {"day": 1, "night": 1, "jour": 1, "week": 7, "semaine": 7}
+
+Resolve = Callable[[re.Match[str], date, bool], date | None]
+
+
+def event_date(text: str, said_at: datetime, language: Language) -> date | None:
+    """The day that the text names first, seen from the speaker's own clock; None when it names none."""
+    said_on = said_at.date()
+    future = bool(_FUTURE[language].search(text))
+    found: list[tuple[int, date]] = []
+    taken: list[tuple[int, int]] = []
+    for pattern, resolve in _PATTERNS[language]:
+        for match in pattern.finditer(text):
+            if any(match.start() < end and start < match.end() for start, end in taken):
+                continue
+            taken.append(match.span())
+            try:
+                day = resolve(match, said_on, future)
+            except (ValueError, OverflowError):
+                continue
+            if day is not None:
+                found.append((match.start(), day))
+    return min(found)[1] if found else None
+
+
+def _shifted(days: int) -> Resolve:
+    return lambda match, said_on, future: said_on + timedelta(days=days)
+
+
+def _no_day(match: re.Match[str], said_on: date, future: bool) -> None:
+    return None
+
+
+def _months_later(day: date, months: int) -> date:
+    index = day.year * 12 + day.month - 1 + months
+    first = date(index // 12, index % 12 + 1, 1)
+    return first + timedelta(days=min(day.day, (_next_month(first) - first).days) - 1)
+
+
+def _next_month(first: date) -> date:
+    return (first + timedelta(days=31)).replace(day=1)
+
+
+def _units_away(sign: int) -> Resolve:
+    def resolve(match: re.Match[str], said_on: date, future: bool) -> date:
+        said = match["count"].lower() if "count" in match.re.groupindex else "one"
+        count = sign * (int(said) if said.isdecimal() else _NUMBERS[said])
+        unit = match["unit"].lower()
+        days = _UNITS.get(unit) or _UNITS.get(unit.removesuffix("s"))
+        return said_on + timedelta(days=days * count) if days else _months_later(said_on, count)
+
+    return resolve
+
+
+def _weekday(language: Language, direction: int) -> Resolve:
+    """The nearest such day before (-1) or after (1) the day it was said; 0 leaves that to the tense."""
+
+    def resolve(match: re.Match[str], said_on: date, future: bool) -> date:
+        ahead = (_WEEKDAYS[language].index(match["weekday"].lower()) - said_on.weekday()) % 7
+        if direction > 0 or (direction == 0 and future):
+            return said_on + timedelta(days=ahead or 7)
+        return said_on - timedelta(days=7 - ahead)
+
+    return resolve
+
+
+def _weekend(direction: int) -> Resolve:
+    def resolve(match: re.Match[str], said_on: date, future: bool) -> date:
+        saturday = said_on + timedelta(days=5 - said_on.weekday())
+        if direction > 0:
+            return saturday + timedelta(days=7) if said_on.weekday() >= 5 else saturday
+        if direction < 0 or (not future and said_on.weekday() < 5):
+            return saturday - timedelta(days=7)
+        return min(saturday, said_on) if said_on.weekday() >= 5 else saturday
+
+    return resolve
+
+
+def _calendar(language: Language) -> Resolve:
+    def resolve(match: re.Match[str], said_on: date, future: bool) -> date:
+        name = match["month"].lower().rstrip(".")
+        month = next(number for number, full in enumerate(_MONTHS[language], 1) if full.startswith(name))
+        day = int(match["day"])
+        if match["year"]:
+            return date(int(match["year"]), month, day)
+        years = (said_on.year + step for step in range(9))
+        if future:
+            return next(candidate for year in years if (candidate := _valid(year, month, day)) and candidate >= said_on)
+        years = (said_on.year - step for step in range(9))
+        return next(candidate for year in years if (candidate := _valid(year, month, day)) and candidate <= said_on)
+
+    return resolve
+
+
+def _valid(year: int, month: int, day: int) -> date | None:
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None
+
+
+def _iso(match: re.Match[str], said_on: date, future: bool) -> date:
+    return date.fromisoformat(match[0])
+
+
+def _compiled(pairs: list[tuple[str, Resolve]]) -> list[tuple[re.Pattern[str], Resolve]]:
+    return [(re.compile(pattern, re.IGNORECASE), resolve) for pattern, resolve in pairs]
+
+
+_EN_DAY = r"(?P<weekday>" + "|".join(_WEEKDAYS["english"]) + r")\b"
+_EN_MONTH = r"(?P<month>" + "|".join(_MONTHS["english"]) + r"|(?:jan|feb|mar|apr|jun|jul|aug|sep|sept|oct|nov|dec)\b\.?)"
+_FR_DAY = r"(?P<weekday>" + "|".join(_WEEKDAYS["french"]) + r")\b"
+_FR_MONTH = r"(?P<month>" + "|".join(_MONTHS["french"]) + r")\b"
+_YEAR = r"(?:,?\s+(?P<year>(?:19|20)\d\d)\b)?"
+
+_PATTERNS = {
+    "english": _compiled([
+        (r"\b(?:19|20)\d\d-\d\d-\d\d\b", _iso),
+        (r"\b(?:every|each|most)\s+" + _EN_DAY + "|" + _EN_DAY.replace("weekday", "plural")[:-2] + r"s\b", _no_day),
+        (r"\bday before yesterday\b", _shifted(-2)),
+        (r"\bday after tomorrow\b", _shifted(2)),
+        (r"\byesterday\b|\blast (?:night|evening)\b", _shifted(-1)),
+        (r"\btomorrow\b", _shifted(1)),
+        (r"\btoday\b|\btonight\b|\bthis (?:morning|afternoon|evening)\b|\bearlier today\b", _shifted(0)),
+        (r"\b" + _COUNT + r" (?P<unit>days?|nights?|weeks?|months?) (?:ago|back|earlier)\b", _units_away(-1)),
+        (r"\bin " + _COUNT + r" (?P<unit>days?|weeks?|months?)\b", _units_away(1)),
+        (r"\b" + _COUNT + r" (?P<unit>days?|weeks?|months?) from now\b", _units_away(1)),
+        (r"\b(?:last|this past|the past) weekend\b", _weekend(-1)),
+        (r"\bnext weekend\b", _weekend(1)),
+        (r"\b(?:this|the) weekend\b", _weekend(0)),
+        (r"\b(?:last|this past|past) " + _EN_DAY, _weekday("english", -1)),
+        (r"\b(?:next|this coming|coming) " + _EN_DAY, _weekday("english", 1)),
+        (r"\b(?:last|this past) (?P<unit>week|month)\b", _units_away(-1)),
+        (r"\bnext (?P<unit>week|month)\b", _units_away(1)),
+        (r"\b(?P<day>\d{1,2})(?:st|nd|rd|th)?(?: of)? " + _EN_MONTH + r"\b" + _YEAR, _calendar("english")),
+        (r"\b" + _EN_MONTH + r" (?:the )?(?P<day>\d{1,2})(?:st|nd|rd|th)?\b" + _YEAR, _calendar("english")),
+        (r"\b" + _EN_DAY, _weekday("english", 0)),
+    ]),
+    "french": _compiled([
+        (r"\b(?:19|20)\d\d-\d\d-\d\d\b", _iso),
+        (r"\b(?:tous les|chaque) (?:" + "|".join(_WEEKDAYS["french"]) + r")s?\b|\ble (?:" + "|".join(_WEEKDAYS["french"]) + r")\b(?! (?:\d|dernier|prochain))", _no_day),
+        (r"\bavant-hier\b", _shifted(-2)),
+        (r"\baprès-demain\b", _shifted(2)),
+        (r"\bhier\b", _shifted(-1)),
+        (r"\bdemain\b", _shifted(1)),
+        (r"\baujourd['’]hui\b|\bce (?:matin|soir)\b|\bcet(?:te)? après-midi\b", _shifted(0)),
+        (r"\bil y a " + _COUNT + r" (?P<unit>jours?|semaines?|mois)\b", _units_away(-1)),
+        (r"\bdans " + _COUNT + r" (?P<unit>jours?|semaines?|mois)\b", _units_away(1)),
+        (r"\b(?:le )?week-?end (?:dernier|passé)\b", _weekend(-1)),
+        (r"\b(?:le )?week-?end prochain\b", _weekend(1)),
+        (r"\bce week-?end\b", _weekend(0)),
+        (r"\b" + _FR_DAY + r" (?:dernier|passé)\b", _weekday("french", -1)),
+        (r"\b" + _FR_DAY + r" prochain\b", _weekday("french", 1)),
+        (r"\b(?P<unit>semaine|mois) (?:dernière|dernier|passée?)\b", _units_away(-1)),
+        (r"\b(?P<unit>semaine|mois) prochaine?\b", _units_away(1)),
+        (r"\b(?P<day>\d{1,2})(?:er)? " + _FR_MONTH + r"(?:\s+(?P<year>(?:19|20)\d\d)\b)?", _calendar("french")),
+        (r"\b" + _FR_DAY, _weekday("french", 0)),
+    ]),
+}  # fmt: skip

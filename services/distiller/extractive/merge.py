@@ -1,0 +1,65 @@
+"""Candidates meet each other and what is known: one change per slot, and none that says nothing new."""
+
+import re
+from collections.abc import Sequence
+
+from services.distiller.answer import KnownEntry, ProposedChange
+from services.distiller.extractive.slots import Candidate, same_slot
+from services.distiller.extractive.words import stems
+
+_NEGATION = re.compile(
+    r"\b(?:not|never|no longer|can['’]?t|cannot|\w+n['’]t|hate|dislike|stopped|quit|ne|n['’]\w+|plus|jamais|déteste)\b",
+    re.IGNORECASE,
+)
+_NEW_WORDS = 2
+
+
+def changes(candidates: Sequence[Candidate], known: Sequence[KnownEntry]) -> list[ProposedChange]:
+    current = {entry.path: entry.statement for entry in known}
+    decided: dict[str, ProposedChange] = {}
+    for candidate in candidates:
+        path = _path(candidate, [*decided, *current])
+        before = decided.get(path)
+        if before is None:
+            decided[path] = _against_known(candidate, path, current.get(path))
+        elif _adds(candidate, before.statement or current[path]):
+            decided[path] = _against_known(candidate, path, current.get(path))
+        else:
+            evidence = sorted({*before.evidence, candidate.line})
+            decided[path] = before.model_copy(update={"evidence": evidence})
+    return list(decided.values())
+
+
+def _path(candidate: Candidate, used: Sequence[str]) -> str:
+    if candidate.path in used or candidate.kind == "state":
+        return candidate.path
+    return next((path for path in used if same_slot(path, candidate.path, candidate.language)), candidate.path)
+
+
+def _against_known(candidate: Candidate, path: str, known: str | None) -> ProposedChange:
+    confirms = known is not None and not _adds(candidate, known)
+    return ProposedChange(
+        op="confirm" if confirms else "set",
+        path=path,
+        kind=candidate.kind,
+        statement="" if confirms else candidate.statement,
+        description="" if confirms else candidate.description,
+        said_by="user",
+        event_date=None if confirms else candidate.event_date,
+        evidence=[candidate.line],
+    )
+
+
+def _adds(candidate: Candidate, statement: str) -> bool:
+    """A state is another value as soon as it reads otherwise; the others must say more, or the opposite."""
+    if _plain(candidate.statement) == _plain(statement):
+        return False
+    if candidate.kind == "state":
+        return True
+    opposite = bool(_NEGATION.search(candidate.statement)) != bool(_NEGATION.search(statement))
+    new = stems(candidate.statement, candidate.language) - stems(statement, candidate.language)
+    return opposite or len(new) >= _NEW_WORDS
+
+
+def _plain(statement: str) -> str:
+    return " ".join(re.findall(r"\w+", statement.lower()))

@@ -1,0 +1,114 @@
+"""Lines become sentences and clauses: what can be a statement at all, and in which language it is said."""
+
+import re
+
+from services.distiller.extractive.words import FUNCTION_WORDS, Language, words
+
+MAX_STATEMENT = 300
+
+_OWN_MEMORY = re.compile(r"<memory\b[^>]*>.*?(?:</memory>|\Z)", re.IGNORECASE | re.DOTALL)
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_ASIDE = re.compile(r"\[[^\[\]]*\]")
+_QUOTED = re.compile(r"(?m)^\s*>.*$")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]+")
+_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"”»)]*\s+(?=[^\s\d]|\d)|\n+")
+_ABBREVIATION = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Mme|Mlle|vs|etc|e\.g|i\.e|a\.m|p\.m)\.|\b[A-Z]\.)$")
+
+_FILLERS = re.compile(
+    r"^(?:(?:yeah|yep|yup|yes|no|nope|nah|well|oh|ah|aww|aw|wow|hey|hi|hello|hmm|so|ok|okay|anyway|actually|honestly|btw|by the way|you know|"
+    r"haha|lol|sure|thanks|thank you|thx|sorry|oh and|and|but|also|plus|oui|non|ouais|eh bien|ben|bon|bah|alors|donc|"
+    r"bonjour|salut|coucou|merci|au fait|en fait|d'accord|et|mais)\b"
+    r"(?:(?<!\bno) (?!(?:longer|more)\b)[\w'’]+){0,2}?\s*[,!.:–—-]+\s*)+",
+    re.IGNORECASE,
+)
+_CLAUSE_BREAK = {
+    "english": re.compile(
+        r"\s*;\s+|\s+[–—-]+\s+(?=(?:I|my|we|our)\b)"
+        r"|,?\s+(?:and|but|so)\s+(?=(?:I|I['’](?:m|ve|d|ll)|my|we|our)\b)|,\s+(?=(?:I|I['’](?:m|ve)|my)\b)",
+        re.IGNORECASE,
+    ),
+    "french": re.compile(
+        r"\s*;\s+|\s+[–—-]+\s+(?=(?:je|j['’]|mon|ma|mes|nous)\b)"
+        r"|,?\s+(?:et|mais|donc)\s+(?=(?:je\b|j['’]|mon\b|ma\b|mes\b|nous\b))|,\s+(?=(?:je\b|j['’]|mon\b|ma\b|mes\b))",
+        re.IGNORECASE,
+    ),
+}
+_FIRST_PERSON = {
+    "english": re.compile(
+        r"\b(?:I|my|mine|me|we|our|us|myself|I['’](?:m|ve|d|ll)|we['’](?:re|ve|d|ll))\b"
+        r"|^(?:just|recently|finally|gonna|been|went|got|had|met|joined|started|finished|bought|visited|took|made|saw|tried)\b",
+        re.IGNORECASE,
+    ),
+    "french": re.compile(
+        r"\b(?:je|mon|ma|mes|moi|nous|notre|nos)\b|\b[jm]['’]|\b(?:appelez|appelle|écrivez|écris|contactez)-moi\b", re.IGNORECASE
+    ),
+}
+# `if I were`, `I wish`, `I hope you`: said in the first person, but nothing that is so.
+_UNREAL = {
+    "english": re.compile(
+        r"^(?:if|imagine|suppose|what if|maybe|perhaps|let['’]?s|let me|can you|could you|please (?!call|text|e-?mail|contact|write|message))\b"
+        r"|\bI(?:['’]d| would| could| should| might) have\b|\bI wish\b|\bif I (?:were|was|had)\b"
+        r"|\bI (?:hope|bet|guess|think|suppose|imagine|know|see|wonder|heard|can imagine|can see|can tell|hear) (?:that )?(?:you|your|he|she|they|it)\b"
+        r"|\bI['’]m (?:(?:so|really|very|super) )?(?:glad|happy|sorry|proud|excited|stoked|thrilled)(?: to hear)? (?:that |for |of )?(?:you|it|he|she|they)\b",
+        re.IGNORECASE,
+    ),
+    "french": re.compile(
+        r"^(?:si|imagine|imaginons|supposons|peut-être|peux-tu|pouvez-vous|pourriez-vous|est-ce)\b"
+        r"|\bsi j['’](?:étais|avais)\b|\bj['’](?:aurais|espère que (?:tu|vous))\b|\bje (?:serais|voudrais que)\b"
+        r"|\bje (?:suis|suis très|suis si) (?:content|contente|désolé|désolée|heureux|heureuse|fier|fière) (?:pour|que|de) (?:toi|vous|tu)\b",
+        re.IGNORECASE,
+    ),
+}
+
+
+def language_of(text: str) -> Language:
+    """French where more of the grammar words are French than English; everything else is read as English."""
+    said = [re.sub(r"^(?:j|l|d|m|n|c|s|t|qu)'.*", "je", word) for word in words(text)]
+    french = sum(word in FUNCTION_WORDS["french"] for word in said)
+    english = sum(word in FUNCTION_WORDS["english"] for word in said)
+    return "french" if french > english else "english"
+
+
+def spoken(text: str) -> str:
+    """What the speaker says: our own memory blocks, code, quoted lines and bracketed asides are not."""
+    for part in (_OWN_MEMORY, _CODE, _QUOTED, _ASIDE):
+        text = part.sub("\n", text)
+    return text.strip()
+
+
+def sentences(text: str) -> list[str]:
+    """Declarative sentences with fillers taken off; questions stay behind."""
+    whole: list[str] = []
+    for piece in _SENTENCE_END.split(text):
+        joins = bool(whole) and bool(_ABBREVIATION.search(whole[-1]))
+        if joins:
+            whole[-1] = f"{whole[-1]} {piece}"
+        elif piece.strip():
+            whole.append(piece)
+    plain = (without_fillers(" ".join(_UNPRINTABLE.sub(" ", piece).split())) for piece in whole)
+    return [sentence for sentence in plain if sentence and not is_question(sentence)]
+
+
+def without_fillers(sentence: str) -> str:
+    return _FILLERS.sub("", sentence).strip(" ,;:-–—")
+
+
+def is_question(sentence: str) -> bool:
+    return sentence.rstrip("\"'”») ").endswith("?")
+
+
+def clauses(sentence: str, language: Language) -> list[str]:
+    return [clause for clause in (part.strip(" ,;") for part in _CLAUSE_BREAK[language].split(sentence)) if clause]
+
+
+def is_first_person(text: str, language: Language) -> bool:
+    return bool(_FIRST_PERSON[language].search(text)) and not _UNREAL[language].search(text)
+
+
+def as_statement(text: str) -> str:
+    """One line of at most `MAX_STATEMENT` characters that begins and ends like a sentence; cut between words."""
+    text = text.strip(" ,;:-–—")
+    if len(text) > MAX_STATEMENT:
+        text = text[: MAX_STATEMENT - 1].rsplit(" ", 1)[0].rstrip(" ,;:-–—") + "…"
+    ended = text if text[-1:] in ".!…\"”»)" else f"{text}."
+    return ended[:1].upper() + ended[1:]
