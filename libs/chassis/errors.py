@@ -18,7 +18,7 @@ DOMAIN = "memstream"
 
 
 class ApiError(Exception):
-    """An answer of the public surface. `message` says what was wrong and what is allowed; never SQL, no foreign names."""
+    """An answer of the public surface. `message` says what was wrong and what is allowed; no SQL, no foreign names."""
 
     status = 500
     code = "INTERNAL_ERROR"

@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from math import log
+from math import inf, log
+from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
 from services.memory.text import analyse, date_words
@@ -64,20 +65,27 @@ def weighted_terms(
     return dict(frequencies), length
 
 
-def score(terms: Sequence[str], postings: Iterable[Posting[Entry]], statistics: Statistics) -> list[Scored[Entry]]:
-    """Every entry with a score above 0, best first; equal scores are equal floats, in the order of the postings."""
+def term_weights(terms: Sequence[str], statistics: Statistics) -> dict[str, float]:
+    """The part of the query that each term is; together 1."""
     idf = {term: _idf(term, statistics) for term in terms}
     whole = sum(idf.values())
-    average = statistics.average_length
+    return {term: each / whole for term, each in idf.items()}
+
+
+def score(terms: Sequence[str], postings: Iterable[Posting[Entry]], statistics: Statistics) -> list[Scored[Entry]]:
+    """Every entry with a score above 0, best first; equals are equal floats, in the order of the postings."""
+    weights = term_weights(terms, statistics)
+    average = statistics.average_length or inf
     shares: defaultdict[Entry, float] = defaultdict(float)
     for entry, term, frequency, length in postings:
-        if frequency > 0 and term in idf:
+        if term in weights:
             # A greeting is not a better answer for being short: length counts only above the average.
-            relative_length = max(1.0, length / average) if average else 1.0
-            shares[entry] += idf[term] * frequency / (frequency + K1 * (1 - B + B * relative_length))
+            damping = K1 * (1 - B + B * length / average) if length > average else K1
+            shares[entry] += weights[term] * frequency / (frequency + damping)
     # Rounded, because the order in which a query's terms are added up must not decide between equals.
-    scored = [Scored(entry, round(share / whole, 9)) for entry, share in shares.items()]
-    return sorted((hit for hit in scored if hit.score > 0), key=lambda hit: -hit.score)
+    scored = [Scored(entry, rounded) for entry, share in shares.items() if (rounded := round(share, 9)) > 0]
+    scored.sort(key=itemgetter(1), reverse=True)
+    return scored
 
 
 def combined(lexical: float, cosine: float | None) -> float:

@@ -154,7 +154,6 @@ def _words(text: str, *, lone_characters: bool) -> Iterator[str]:
         text = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
         text = unicodedata.normalize("NFKC", text.casefold())
         unspaced = _UNSPACED.search(text)
-    if unspaced:
         text = _UNSPACED.sub(r" \g<0> ", text)
     for token in _TOKEN.findall(text):
         if unspaced and _UNSPACED.match(token):
@@ -189,7 +188,7 @@ def _parts(token: str) -> Iterator[str]:
         yield word[:TERM_CHARS]
 
 
-# The 16,384 words seen last, for they come again; an entry holds nothing but the word.
+# Words come again. What is cached says nothing of whose it was.
 @lru_cache(maxsize=16_384)
 def _term(word: str, language: str) -> str:
     if language == WITHOUT_STEMMING or _IDENTIFIER.search(word):

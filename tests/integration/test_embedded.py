@@ -99,7 +99,7 @@ def mode(path: Path) -> int:
 
 
 async def publish(url: str) -> int:
-    client = await nats.connect(url)
+    client = await nats.connect(url, allow_reconnect=False)
     try:
         stream = client.jetstream()
         await stream.add_stream(name="KEPT", subjects=["kept.>"])

@@ -84,8 +84,8 @@ class TcpProxy:
             async with asyncio.TaskGroup() as pumps:
                 pumps.create_task(self._to_server(reader, server_writer))
                 pumps.create_task(self._to_client(server_reader, writer))
-        except* OSError:
-            pass  # one side is gone; the other learns it below
+        except* (OSError, asyncio.CancelledError):
+            pass  # a side is gone and the other learns it below, or cut() ended us: Python 3.11 calls that an error
         finally:
             del self._links[task]
             writer.close()

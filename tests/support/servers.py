@@ -34,6 +34,9 @@ __all__ = [
 ]
 
 DIRECTORY_PREFIX = f"memstream-tests-{os.getuid()}-"
+RAM_DISK = Path("/dev/shm")  # a copy of a database is 300 files: 12 ms here, up to 450 ms on a slow disk
+RAM_DISK_NEEDS_BYTES = 2 * 1024**3
+TEST_SETTINGS = {"max_wal_size": "128MB", "min_wal_size": "32MB"}
 
 
 class PostgresServer(Protocol):
@@ -61,10 +64,11 @@ class ExternalNats:
 @contextmanager
 def server_directory() -> Iterator[Path]:
     """A directory that the account of Postgres may enter, unlike pytest's, with the remains of killed runs removed."""
-    for remains in Path(tempfile.gettempdir()).glob(f"{DIRECTORY_PREFIX}*"):
+    place = _place()
+    for remains in place.glob(f"{DIRECTORY_PREFIX}*"):
         if not psutil.pid_exists(int(remains.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0])):
             _remove(remains)
-    directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-")).resolve()
+    directory = Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=place)).resolve()
     directory.chmod(0o755)
     try:
         yield directory
@@ -78,7 +82,7 @@ async def postgres_server() -> AsyncIterator[PostgresServer]:
         yield ExternalPostgres(url)
         return
     with server_directory() as directory:
-        server = EmbeddedPostgres(directory / "postgres", fsync=False)
+        server = EmbeddedPostgres(directory / "postgres", fsync=False, settings=TEST_SETTINGS)
         await server.start()
         try:
             yield server
@@ -115,7 +119,7 @@ async def template_database(postgres: PostgresServer, name: str, migrate: Callab
 async def create_database(postgres: PostgresServer, template: str) -> str:
     """The dsn of a fresh copy."""
     database = f"test_{uuid.uuid4().hex}"
-    await _execute(postgres, f'create database "{database}" template "{template}"')
+    await _execute(postgres, f'create database "{database}" template "{template}" strategy file_copy')
     return postgres.dsn(database)
 
 
@@ -138,6 +142,11 @@ async def _execute(postgres: PostgresServer, *statements: str) -> None:
             await connection.execute(statement, timeout=60)
     finally:
         await connection.close()
+
+
+def _place() -> Path:
+    is_roomy = os.access(RAM_DISK, os.W_OK) and shutil.disk_usage(RAM_DISK).free > RAM_DISK_NEEDS_BYTES
+    return RAM_DISK if is_roomy else Path(tempfile.gettempdir())
 
 
 def _remove(directory: Path) -> None:

@@ -1,9 +1,10 @@
 """`builtin.extractive`: keeps what users say about themselves in their own words, by rules for English and French.
 
-Deterministic and offline, and honest about what it cannot do. It does not understand: irony, `he` and `she` whose name
-stands in another line, a fact spread over lines, an answer that makes sense only with its question, and anything that
-an assistant says are lost. It reads other languages as English and mostly finds nothing in them. It tells an employer from
-a place by a list of places. Two ways of saying a thing share a slot only when their content words share stems.
+Deterministic, offline, and without understanding. Lost are: irony, who `he` and `she` are, a fact spread over lines, an
+answer that makes sense only with its question, and all that an assistant says. What has no rule of its own is kept by
+how many telling words it has, so dull facts go missing and vivid remarks stay. Other languages are read as English and
+mostly give nothing. An employer is told from a place by a list of places. Two ways of saying a thing share a slot only
+when their content words share stems.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from services.distiller.extractive.text import (
     sentences,
     spoken,
 )
+from services.distiller.extractive.words import Language
 
 __all__ = ["extract"]
 
@@ -52,20 +54,15 @@ def _candidates(line: AskedLine, taken: set[str]) -> Iterator[Candidate]:
             if not slots:
                 rest.append(clause)
         for part in rest if slotted else [sentence]:
-            _tell(stories, part, said, event_date(part, line.said_at, language), worth_of(part, language, line))
+            _tell(stories, part, said, event_date(part, line.said_at, language), language)
     for story in stories:
         if story.worth >= WORTH_KEEPING:
-            yield as_candidate(story, line.number, line.said_at, language)
+            yield as_candidate(story, line.number, language)
 
 
-def worth_of(part, language, line):
-    return worth(part, language, dated=event_date(part, line.said_at, language) is not None)
-
-
-def _tell(stories: list[Story], sentence: str, said: bool, day: date | None, value: float) -> None:
+def _tell(stories: list[Story], sentence: str, said: bool, day: date | None, language: Language) -> None:
+    value = worth(sentence, language, dated=day is not None)
     if stories and value >= WORTH_ADDING and stories[-1].takes(sentence, day):
-        stories[-1].sentences.append(sentence)
-        stories[-1].day = stories[-1].day or day
-        stories[-1].worth += value * 0.5
+        stories[-1].goes_on(sentence, day, value)
     elif said:
-        stories.append(Story([sentence], day, value))
+        stories.append(Story(sentence, day, value, [sentence]))

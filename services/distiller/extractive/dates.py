@@ -15,31 +15,83 @@ _WEEKDAYS = {
     "french": ("lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi", "dimanche"),
 }
 _MONTHS = {
-    "english": ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"),
-    "french": ("janvier", "février", "mars", "avril", "mai", "juin", "juillet", "août", "septembre", "octobre", "novembre", "décembre"),
+    "english": (
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ),
+    "french": (
+        "janvier",
+        "février",
+        "mars",
+        "avril",
+        "mai",
+        "juin",
+        "juillet",
+        "août",
+        "septembre",
+        "octobre",
+        "novembre",
+        "décembre",
+    ),
 }
 _NUMBERS = {
-    "a": 1, "an": 1, "one": 1, "two": 2, "a couple of": 2, "couple of": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
-    "un": 1, "une": 1, "deux": 2, "trois": 3, "quatre": 4, "cinq": 5, "sept": 7, "huit": 8, "neuf": 9, "dix": 10, "quinze": 15,
-}  # fmt: skip
+    **{
+        word: number
+        for number, word in enumerate(
+            ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 1
+        )
+    },
+    **{
+        word: number
+        for number, word in enumerate(
+            ("un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix"), 1
+        )
+    },
+    "a": 1,
+    "an": 1,
+    "une": 1,
+    "a couple of": 2,
+    "couple of": 2,
+    "quinze": 15,
+}
 _COUNT = r"(?P<count>\d{1,3}|" + "|".join(sorted(_NUMBERS, key=len, reverse=True)) + ")"
 _FUTURE = {
     "english": re.compile(
-        r"\b(?:will|won't|going to|gonna|next|tomorrow|upcoming|plan(?:ning)? (?:to|on)|about to|coming up|looking forward|"
-        r"(?:have|has|'ve got|got|need|needs) (?:an? |my |to )|booked|scheduled|due)\b|['’]ll\b|\b(?:I['’]m|am|we['’]re|are) \w+ing\b|\bis on\b",
+        r"\b(?:will|won't|going to|gonna|next|tomorrow|upcoming|plan(?:ning)? (?:to|on)|about to|coming up|booked|"
+        r"looking forward|(?:have|has|'ve got|need|needs) (?:an? |my |to )|scheduled|due)\b|['’]ll\b"
+        r"|\b(?:I['’]m|am|we['’]re|are) \w+ing\b|\bis on\b",
         re.IGNORECASE,
     ),
     "french": re.compile(
-        r"\b(?:vais|allons|va|prochaine?|demain|prévu|réservé|rendez-vous|doit|dois|devons|\w+(?:rai|rons|ra))\b", re.IGNORECASE
+        r"\b(?:vais|allons|va|prochaine?|demain|prévu|réservé|rendez-vous|doit|dois|devons|\w+(?:rai|rons|ra))\b",
+        re.IGNORECASE,
     ),
 }
 _UNITS = {"day": 1, "night": 1, "jour": 1, "week": 7, "semaine": 7}
+
+_HINTS = re.compile(
+    r"\d|day|week|month|night|morning|evening|\b(?:last|next|past) [a-z]{3,5}\b|hier|demain|jour|soir|matin|midi|"
+    r"semaine|mois|prochain|di\b|dimanche",
+    re.IGNORECASE,
+)
 
 Resolve = Callable[[re.Match[str], date, bool], date | None]
 
 
 def event_date(text: str, said_at: datetime, language: Language) -> date | None:
     """The day that the text names first, seen from the speaker's own clock; None when it names none."""
+    if not _HINTS.search(text):
+        return None
     said_on = said_at.date()
     future = bool(_FUTURE[language].search(text))
     found: list[tuple[int, date]] = []
@@ -91,7 +143,9 @@ def _weekday(language: Language, direction: int) -> Resolve:
     """The nearest such day before (-1) or after (1) the day it was said; 0 leaves that to the tense."""
 
     def resolve(match: re.Match[str], said_on: date, future: bool) -> date:
-        ahead = (_WEEKDAYS[language].index(match["weekday"].lower()) - said_on.weekday()) % 7
+        name = match["weekday"].lower()
+        number = next(number for number, full in enumerate(_WEEKDAYS[language]) if full.startswith(name))
+        ahead = (number - said_on.weekday()) % 7
         if direction > 0 or (direction == 0 and future):
             return said_on + timedelta(days=ahead or 7)
         return said_on - timedelta(days=7 - ahead)
@@ -143,7 +197,10 @@ def _compiled(pairs: list[tuple[str, Resolve]]) -> list[tuple[re.Pattern[str], R
 
 
 _EN_DAY = r"(?P<weekday>" + "|".join(_WEEKDAYS["english"]) + r")\b"
-_EN_MONTH = r"(?P<month>" + "|".join(_MONTHS["english"]) + r"|(?:jan|feb|mar|apr|jun|jul|aug|sep|sept|oct|nov|dec)\b\.?)"
+_EN_SHORT = _EN_DAY.replace(r")\b", r"|mon|tue|tues|wed|weds|thu|thur|thurs|fri|sat|sun)\b")
+_EN_MONTH = (
+    r"(?P<month>" + "|".join(_MONTHS["english"]) + r"|(?:jan|feb|mar|apr|jun|jul|aug|sep|sept|oct|nov|dec)\b\.?)"
+)
 _FR_DAY = r"(?P<weekday>" + "|".join(_WEEKDAYS["french"]) + r")\b"
 _FR_MONTH = r"(?P<month>" + "|".join(_MONTHS["french"]) + r")\b"
 _YEAR = r"(?:,?\s+(?P<year>(?:19|20)\d\d)\b)?"
@@ -163,8 +220,8 @@ _PATTERNS = {
         (r"\b(?:last|this past|the past) weekend\b", _weekend(-1)),
         (r"\bnext weekend\b", _weekend(1)),
         (r"\b(?:this|the) weekend\b", _weekend(0)),
-        (r"\b(?:last|this past|past) " + _EN_DAY, _weekday("english", -1)),
-        (r"\b(?:next|this coming|coming) " + _EN_DAY, _weekday("english", 1)),
+        (r"\b(?:last|this past|past) " + _EN_SHORT, _weekday("english", -1)),
+        (r"\b(?:next|this coming|coming) " + _EN_SHORT, _weekday("english", 1)),
         (r"\b(?:last|this past) (?P<unit>week|month)\b", _units_away(-1)),
         (r"\bnext (?P<unit>week|month)\b", _units_away(1)),
         (r"\b(?P<day>\d{1,2})(?:st|nd|rd|th)?(?: of)? " + _EN_MONTH + r"\b" + _YEAR, _calendar("english")),
@@ -173,7 +230,7 @@ _PATTERNS = {
     ]),
     "french": _compiled([
         (r"\b(?:19|20)\d\d-\d\d-\d\d\b", _iso),
-        (r"\b(?:tous les|chaque) (?:" + "|".join(_WEEKDAYS["french"]) + r")s?\b|\ble (?:" + "|".join(_WEEKDAYS["french"]) + r")\b(?! (?:\d|dernier|prochain))", _no_day),
+        (r"\b(?:tous les|chaque|le) " + _FR_DAY.replace(r"\b", r"s?\b") + r"(?! (?:\d|dernier|prochain))", _no_day),
         (r"\bavant-hier\b", _shifted(-2)),
         (r"\baprès-demain\b", _shifted(2)),
         (r"\bhier\b", _shifted(-1)),

@@ -1,82 +1,281 @@
-"""How things are said in English. The first rule that matches a clause wins among those of the same topic."""
+"""How things are said in English. Of the rules of one slot the first that matches a clause speaks."""
 
-from services.distiller.extractive.rules import EMAIL, NAME, OBJECT, PHONE, rule
+from services.distiller.extractive.english_names import CHANNEL, ILLNESS, JOB, KIN, LANGUAGE, PARTNER, PEOPLE, PET
+from services.distiller.extractive.rules import EMAIL, NAME, OBJECT, ONE_NAME, PHONE, rule
 
 _I = r"\bI(?: (?:now|currently|still|also|really|just|recently|actually|absolutely|always|mostly|usually))?"
 _I_AM = r"\bI(?:['’]m| am)(?: (?:now|currently|still|also|actually|really|just))?"
 _I_HAVE = r"\bI(?:['’]ve| have)(?: (?:just|recently|now|also))?"
-_CHANNEL = r"(?:e-?mails?|e-?mailing|mail|phone(?: calls?)?|calls?|calling|texts?|texting|sms|whatsapp|slack|signal|letters?|video calls?)"
-_PEOPLE = (
-    r"(?:american|british|english|scottish|irish|welsh|canadian|australian|french|german|spanish|italian|portuguese|dutch|belgian|"
-    r"swiss|austrian|swedish|norwegian|danish|finnish|polish|czech|greek|turkish|russian|ukrainian|indian|pakistani|chinese|japanese|"
-    r"korean|vietnamese|thai|filipino|indonesian|brazilian|mexican|argentinian|colombian|chilean|egyptian|moroccan|algerian|tunisian|"
-    r"nigerian|kenyan|ghanaian|ethiopian|south african|israeli|lebanese|iranian|romanian|hungarian|bulgarian|serbian|croatian)"
+_NO_MORE = r"(?: no longer| don['’]t| do not)?"
+_IS_CALLED = r"(?:['’]s name is| is called|['’]s called| is named|,)"
+# `I love how you …`, `I like that`: nothing is named that could be liked.
+_NAMED = (
+    r"(?![^.;!,]*\b(?:these|those|this)\b)(?!(?:it|that|how|what|when|where|your|you|the way|them|him|her|seeing|"
+    r"hearing|knowing|being able|to see|to hear|to know|to be)\b)"
 )
-_LANGUAGE = rf"(?:{_PEOPLE}|arabic|hindi|urdu|bengali|mandarin|cantonese|hebrew|persian|farsi|swahili|catalan|basque|tamil|esperanto|latin)"
-_JOB = (
-    r"(?:[\w-]+ ){0,3}?(?:engineer|developer|programmer|teacher|professor|nurse|doctor|surgeon|dentist|lawyer|manager|director|designer|"
-    r"architect|writer|author|journalist|editor|chef|cook|baker|waiter|waitress|barista|driver|pilot|farmer|gardener|carpenter|plumber|"
-    r"electrician|mechanic|police officer|firefighter|soldier|accountant|analyst|consultant|researcher|scientist|student|librarian|"
-    r"translator|photographer|musician|actor|actress|dancer|painter|coach|trainer|counsell?or|therapist|psychologist|pharmacist|vet|"
-    r"veterinarian|social worker|salesperson|entrepreneur|freelancer|founder|ceo|cto|administrator|technician|midwife|paramedic|intern)"
-)
-_PARTNER = r"(?:wife|husband|partner|fianc[ée]e?|girlfriend|boyfriend|spouse)"
-_KIN = r"(?:mother|mom|mum|father|dad|sister|brother|daughter|son|grandmother|grandma|grandfather|grandpa|aunt|uncle|cousin|niece|nephew|best friend|boss|roommate|flatmate)"
-_PET = r"(?:dog|puppy|cat|kitten|hamster|rabbit|bunny|parrot|horse|pony|goldfish|fish|snake|turtle|tortoise|guinea pig|ferret|lizard|gecko|bird|chickens?)"
-_ILLNESS = (
-    r"(?:(?:type [12] )?diabetes|asthma|migraines?|epilepsy|arthritis|high blood pressure|hypertension|anxiety|depression|adhd|celiac disease|coeliac disease|"
-    r"hay fever|eczema|insomnia|a bad back|back pain|a heart condition|dyslexia|anemia)"
-)
-_NOT_LIKED = r"(?!(?:it|that|this|these|those|how|what|when|where|your|you|the way|them|him|her|seeing|hearing|knowing|being able|to see|to hear|to know)\b)"
+_HERE = r"(?:an?|the) [\w -]+?(?=$|[,.;!]| (?:and|as|for|in|near|since|where|with)\b)"
+_NO_NAME = r"(?:ok|okay|sorry|fine|good|back|here|muslim|christian|catholic|jewish|hindu|buddhist|vegan|vegetarian)"
+_ENDS = r"(?=$|[,.;!]| (?:a|and|at|but|for|from|here|in|last|now|on|since|this|two|when|with|yesterday)\b)"
+_PLACE_OR_FIRM = rf"(?:{NAME}|(?P<some>{_HERE}))"
+_NOT_A_GROUP = r"(?!.*\b(?:club|gym|group|team|class|league|choir|band|church|program|community)\b)"
 
 RULES = (
-    rule(r"\bmy (?:full |first |last )?name(?:['’]s| is) (?P<what>" + NAME + ")", "state", "/identity/name.md", "name"),
-    rule(r"\b(?:you can |please )?call me (?P<what>" + NAME + r")(?!.*\b(?:instead|rather)\b)", "state", "/identity/name.md", "name"),
-    rule(_I_AM + rf" (?:an? )?(?P<what>{_PEOPLE})(?: citizen| national)?(?=$|[.,!]| and\b| but\b)", "state", "/identity/nationality.md", "nationality"),
-    rule(r"^I(?:['’]m| am) (?P<what>(?-i:[A-Z][a-z'’-]+(?: [A-Z][a-z'’-]+)?))(?=[.!]?$|, )", "state", "/identity/name.md", "name"),
-    rule(_I_AM + r" (?P<what>\d{1,3})(?: years old)?(?=[.!]?$|,| and\b)", "state", "/identity/age.md", "age, how old"),
-    rule(r"\bI(?:['’]ve)? (?:just )?turned (?P<what>\d{1,3})\b", "state", "/identity/age.md", "age, how old"),
-    rule(r"\bmy pronouns are (?P<what>[\w/]+)|\bI use (?P<also>(?:he|she|they)/\w+)", "state", "/identity/pronouns.md", "pronouns"),
-    rule(rf"(?:{_I} (?:speak|understand)|{_I_AM} fluent in|\bmy (?:native|first) language is)(?: (?:fluent|some|a little|good))? (?P<what>{_LANGUAGE}(?:(?:,| and|, and) {_LANGUAGE})*)", "item", "/languages/{slug}.md", "languages spoken", each=True),
-    rule(r"\bmy birthday(?:['’]s| is|,)? (?:on )?(?P<what>[^,.;!]*\d[^,.;!]*)|\bI was born on (?P<also>[^,.;!]*\d[^.;!]*)", "state", "/identity/birthday.md", "birthday, date of birth"),
-    rule(_I_AM + r" (?:originally )?from (?P<what>" + NAME + r")|\bI (?:originally )?(?:come from|grew up in|was born in) (?P<also>" + NAME + ")", "state", "/identity/origin.md", "where from, home country, origin"),
-    rule(r"(?:\bmy (?:work |personal |new )?(?:e-?mail|address)\b|\b(?:reach|write|contact|mail|e-?mail) (?:to )?me\b).*?" + EMAIL, "state", "/contact/email.md", "contact, e-mail address"),
-    rule(r"(?:\bmy (?:new |work |mobile |cell |phone )*(?:phone|number|mobile|cell)\b|\b(?:reach|call|text|phone) me\b)[^\d+]*" + PHONE, "state", "/contact/phone.md", "contact, phone number"),
-    rule(r"(?:\bI(?:['’]m| am)? (?:in|on|live in) (?:the )?|\bmy time ?zone is )(?P<what>[\w/+: -]{2,40}?)(?: standard| daylight)? time(?: ?zone)?\b|\bmy time ?zone is (?P<also>[\w/+:-]+)|\bI(?:['’]m| am) (?:in|on) (?P<more>(?:UTC|GMT)[+-]?\d*|CES?T|P[SD]T|E[SD]T|C[SD]T|M[SD]T|JST|IST)\b", "state", "/contact/time-zone.md", "time zone"),
-    rule(rf"\bI(?:['’]d| would)? (?:much )?(?:prefer|rather have|like)(?: to be (?:contacted|reached) by| to get| getting)? (?P<what>{_CHANNEL}\b.*|(?:to be )?(?:called|e-?mailed|texted|contacted|reached)\b.*)", "state", "/contact/preference.md", "contact preferences"),
-    rule(rf"(?:^|\bplease |\bjust |\bbetter )(?P<what>(?:don['’]t |do not |never )?(?:call|phone|ring|text|e-?mail|message|write to|contact|reach) me\b.*\b(?:instead|rather|by {_CHANNEL}|via \w+|on \w+|over \w+|only)\b.*)|^(?:please )?(?P<also>(?:don['’]t|do not|never) (?:call|phone|text|e-?mail) me\b.*)", "state", "/contact/preference.md", "contact preferences"),
-    rule(rf"(?:{_I}(?: no longer| don['’]t| do not)? (?:work|started(?: working)?|got a (?:new )?job|took a (?:new )?job)|{_I_AM} (?:working|employed)|{_I_HAVE} (?:worked|been working|started(?: working)?)) (?:at|for|by) (?P<what>{NAME}|(?:an?|the) [\w -]+?(?=$|[,.;!]| (?:in|as|and|since|for|near|where)\b))", "state", "/job/employer.md", "employer, job, company, where works"),
-    rule(rf"{_I_AM} (?:back|employed|working) (?:at|with) (?P<what>(?-i:[A-Z])\w[\w&'’. -]*)|\bI(?:['’]ve)? (?:just )?(?:joined|rejoined|left|quit|got hired (?:by|at)|was hired by|got laid off from|returned to work at) (?P<also>(?-i:[A-Z])(?!.*\b(?:club|gym|group|team|class|league|choir|band|church)\b)\w[\w&'’.-]*(?: (?-i:[A-Z])[\w&'’.-]*)*)|\bmy (?:new )?employer is (?P<more>{NAME})", "state", "/job/employer.md", "employer, job, company, where works"),
-    rule(rf"(?:{_I} work(?:ed|ing)? as|{_I_AM} (?:working as|promoted to)|\bI (?:got|was) promoted to|\bI became|\bmy (?:new )?(?:job title|role|position|profession|job) is(?: to be)?) (?:an? |the )?{OBJECT}", "state", "/job/role.md", "job, role, profession, occupation"),
-    rule(rf"{_I_AM} (?:an? |the )(?P<what>{_JOB})\b(?! (?:of|fan|at heart))", "state", "/job/role.md", "job, role, profession, occupation"),
-    rule(rf"(?:{_I} study|{_I_AM} (?:studying|majoring in|doing a (?:degree|phd|master['’]?s) in)|\bmy major is) (?!abroad|for\b|hard){OBJECT}", "state", "/education/studies.md", "studies, education, degree, field"),
-    rule(rf"(?:{_I}(?: no longer| don['’]t)? (?:live|reside)|{_I_AM} (?:living|based|settled)) (?:in|near|at) (?P<what>{NAME}|(?:an?|the) [\w -]+?(?=$|[,.;!]| (?:and|since|with|for|near|where)\b))", "state", "/home/city.md", "home, city, where lives"),
-    rule(rf"\bI(?:['’]ve| have)?(?: just| recently)? (?:moved|relocated)(?: back)? to (?P<what>{NAME})|{_I_AM} (?:moving|relocating) to (?P<also>{NAME})|{_I_AM} back in (?P<more>{NAME})", "state", "moved", "home, city, where lives"),
-    rule(rf"\bmy {_PARTNER}(?:['’]s name is|['’]s called| is called| is named| is|,|['’]s)? (?P<what>(?-i:[A-Z])\w+)", "state", "/family/partner.md", "partner, wife, husband, family"),
-    rule(rf"{_I_AM} (?P<what>married|engaged|single|divorced|widowed|separated)\b(?! out)|\bI (?:got|recently got) (?P<also>married|engaged|divorced)\b|\bas a (?P<more>single (?:parent|mother|father|mom|dad))", "state", "/family/relationship-status.md", "relationship status, marriage"),
-    rule(rf"{_I_HAVE}(?: got)? (?P<what>(?:an?|one|two|three|four|five|six|\d) (?:(?:young|little|grown|grown-up|adult|teenage) )?(?:kids?|children|sons?|daughters?|boys|girls))\b", "state", "/family/children.md", "children, kids, family"),
-    rule(rf"\bmy (?:older |younger |little |big |twin |late )?(?P<what>{_KIN})(?:['’]s name is| is called| is named|,|['’]s called) (?-i:[A-Z])\w+", "state", "/family/{slug}.md", "family, relatives, friends"),
-    rule(rf"(?:\b(?:I|we)(?:['’]ve| have)?(?: just)?(?: got| have| own| adopted| had)?|\bI have) (?:an?|my|two|three) (?:[\w-]+ ){{0,3}}?{_PET}s?,? (?:named|called) (?P<what>(?-i:[A-Z])\w+)|\b(?:my|our) (?:[\w-]+ )?{_PET}(?:['’]s name is| is called| is named|, ) ?(?P<also>(?-i:[A-Z])\w+)", "item", "/pets/{slug}.md", "pets, name of dog, cat, animal"),
-    rule(rf"\b(?:I|we)(?:['’]ve| have)?(?: just)?(?: got| have| own| adopted) (?P<what>(?:an?|two|three|four) (?:[\w-]+ ){{0,2}}?{_PET}s?)\b(?! (?:named|called))", "item", "/pets/{slug}.md", "pets, animals"),
-    rule(rf"{_I_AM} (?:severely |very |badly |deathly )?(?:allergic to|intolerant to|intolerant of) {OBJECT}|\bI (?:can['’]t|cannot|can not|must not|mustn['’]t|am not allowed to) eat (?!here|there|now|that|it\b)(?P<also>[\w -]+?(?:, [\w -]+?)*)(?=$|[.;!]| because| since| any ?more)", "item", "/allergies/{slug}.md", "allergies, food to avoid", each=True),
-    rule(rf"{_I_HAVE}(?: got)? an? (?:severe |bad |mild )?(?P<what>(?!food\b)\w+(?: \w+)?) (?:allergy|intolerance)\b", "item", "/allergies/{slug}.md", "allergies, food to avoid"),
-    rule(rf"(?:{_I_AM}|\bI (?:became|went|turned)|\bI(?:['’]ve| have) (?:been|gone|become)) (?:an? )?(?:strict |mostly )?(?P<what>vegan|vegetarian|pescatarian|gluten-free|lactose[- ]intolerant|flexitarian)\b|\bI(?: only)? eat (?P<also>halal|kosher|plant-based)", "state", "/diet/way-of-eating.md", "diet, food"),
-    rule(r"\bI (?:no longer|don['’]t|do not|never|stopped) (?:eat|eating|drink|drinking) (?P<what>(?!it\b|that\b|much\b)[\w-]+(?: [\w-]+)?)", "item", "/diet/{slug}.md", "diet, food and drink avoided"),
-    rule(rf"{_I_HAVE}(?: got)? (?P<what>{_ILLNESS})\b|\bI suffer from {OBJECT.replace('what', 'also')}|\bI(?:['’]ve)? (?:was|been|got) diagnosed with {OBJECT.replace('what', 'more')}", "item", "/health/{slug}.md", "health, illness, condition"),
-    rule(rf"\bI(?:['’]d| would)? (?:much )?prefer (?P<what>(?!not\b|it\b|that\b|if\b)[\w' -]+?) (?:over|to|rather than|instead of) (?P<than>[\w' -]+)|\bI prefer (?P<also>(?!not\b|it\b|that\b|if\b|to\b)[\w' -]+?)(?=$|[,.;!]| (?:when|because|for|on|in)\b)", "state", "preferred", "preferences"),
-    rule(r"\bmy (?:all-?time |absolute |personal )?fav(?:ou?rite|e)? (?P<topic>[\w-]+(?: [\w-]+)?) (?:is|are|was|has always been|would be|to \w+ is) (?P<what>[^.;!]+)", "state", "favourite", "favourite, favorite"),
-    rule(rf"{_I} (?:don['’]t|do not|no longer|never) (?:really |much )?(?:like|love|enjoy|care for) {_NOT_LIKED}{OBJECT}|{_I} (?:hate|dislike|can['’]t stand|detest|despise) {_NOT_LIKED}{OBJECT.replace('what', 'also')}", "item", "/likes/{slug}.md", "dislikes", each=True),
-    rule(rf"{_I}(?: do)? (?:like|love|enjoy|adore) {_NOT_LIKED}{OBJECT}|{_I_AM} (?:fond of|crazy about|a (?:big|huge) fan of|into|keen on|passionate about) {_NOT_LIKED}{OBJECT.replace('what', 'also')}", "item", "/likes/{slug}.md", "likes", each=True),
-    rule(rf"{_I} (?:play|practi[sc]e|collect) (?:the )?{OBJECT}", "item", "/hobbies/{slug}.md", "hobbies, plays"),
-)  # fmt: skip
+    rule("state", "/identity/name.md", "name", rf"\bmy (?:full |first |last )?name(?:['’]s| is) {NAME}"),
+    rule(
+        "state",
+        "/identity/name.md",
+        "name",
+        rf"\bcall me (?!\w+day\b){NAME}(?!.*\b(?:instead|rather)\b)",
+        rf"^I(?:['’]m| am) (?!(?:{PEOPLE}|{_NO_NAME})\b)(?=(?-i:[A-Z][a-zà-ÿ])){ONE_NAME}(?: [A-Z]\w+)?(?=[.!]?$|, )",
+    ),
+    rule(
+        "state",
+        "/identity/nationality.md",
+        "nationality",
+        _I_AM + rf" (?:an? )?(?P<what>{PEOPLE})(?: citizen| national)?(?=$|[.,!]| and\b| but\b)",
+    ),
+    rule(
+        "state",
+        "/identity/age.md",
+        "age, how old",
+        _I_AM + r" (?P<what>\d{1,3}) years old\b",
+        _I_AM + r" (?P<what>\d{1,3})(?=[.!]?$|,| and\b)",
+        r"\bI(?:['’]ve)? (?:just )?turned (?P<what>\d{1,3})\b",
+    ),
+    rule(
+        "state",
+        "/identity/pronouns.md",
+        "pronouns",
+        r"\bmy pronouns are (?P<what>[\w/]+)",
+        r"\bI use (?P<what>(?:he|she|they)/\w+)",
+    ),
+    rule(
+        "item",
+        "/languages/{slug}.md",
+        "languages spoken",
+        rf"(?:{_I} (?:speak|understand)|{_I_AM} fluent in|\bmy (?:native|first) language is)"
+        rf"(?: (?:fluent|some|a little|good))? "
+        rf"(?P<what>{LANGUAGE}(?:(?:,| and|, and) (?:some |a little |a bit of )?{LANGUAGE})*)\b",
+        each=True,
+    ),
+    rule(
+        "state",
+        "/identity/birthday.md",
+        "birthday, date of birth",
+        r"\bmy birthday(?:['’]s| is|,)? (?:on )?(?P<what>[^.;!]*\d[^.;!]*)",
+        r"\bI was born on (?P<what>[^.;!]*\d[^.;!]*)",
+    ),
+    rule(
+        "state",
+        "/identity/origin.md",
+        "where from, home country, origin",
+        _I_AM + rf" (?:originally )?from {NAME}",
+        rf"\bI (?:originally )?(?:come from|grew up in|was born in) {NAME}",
+        rf"\bmy home (?:country|town),? (?:is )?{NAME}",
+    ),
+    rule(
+        "state",
+        "/contact/email.md",
+        "contact, e-mail address",
+        r"\bmy (?:work |personal |new )*(?:e-?mail|address)\b.*?" + EMAIL,
+        r"\b(?:reach|write|contact|mail|e-?mail) (?:to )?me\b.*?" + EMAIL,
+    ),
+    rule(
+        "state",
+        "/contact/phone.md",
+        "contact, phone number",
+        r"\bmy (?:new |work |mobile |cell |phone )*(?:phone|number|mobile|cell)\b" + PHONE,
+        r"\b(?:reach|call|text|phone) me\b" + PHONE,
+    ),
+    rule(
+        "state",
+        "/contact/time-zone.md",
+        "time zone",
+        r"\bI(?:['’]m| am)? (?:in|on|live in) (?:the )?(?P<what>[\w/+: -]{2,40}?) time ?zone\b",
+        r"\bI(?:['’]m| am) on (?P<what>[\w/+: -]{2,40}?) time\b",
+        r"\bmy time ?zone is (?:the )?(?P<what>[\w/+:-]+)",
+        r"\bI(?:['’]m| am) (?:in|on) (?P<what>(?:UTC|GMT)[+-]?\d*|CES?T|[PECM][SD]T|JST|IST)\b",
+    ),
+    rule(
+        "state",
+        "/contact/preference.md",
+        "contact preferences",
+        r"\bI(?:['’]d| would)? (?:much )?(?:prefer|rather have|like)"
+        r"(?: to be (?:contacted|reached) by| to get| getting)?"
+        rf" (?P<what>{CHANNEL}\b.*)",
+        r"\bI(?:['’]d| would)? prefer (?P<what>(?:to be |being )?(?:called|e-?mailed|texted|contacted|reached)\b.*)",
+        r"(?:^|\bplease |\bjust |\bbetter )"
+        r"(?P<what>(?:call|phone|ring|text|e-?mail|message|write to|contact|reach) me\b.*"
+        rf"\b(?:instead|rather|only|(?:by|via|on|over) {CHANNEL})\b.*)",
+        r"^(?:please )?(?P<what>(?:don['’]t|do not|never|stop) (?:call|phone|text|e-?mail)(?:ing)? me\b.*)",
+    ),
+    rule(
+        "state",
+        "/job/employer.md",
+        "employer, job, company, where works",
+        rf"{_I}{_NO_MORE} work (?:at|for) {_PLACE_OR_FIRM}",
+        rf"{_I} (?:started(?: working)?|got a (?:new )?job|took a (?:new )?job) (?:at|with) {_PLACE_OR_FIRM}",
+        rf"{_I_AM} (?:working|employed) (?:at|for|by) {_PLACE_OR_FIRM}",
+        rf"{_I_HAVE} (?:worked|been working|started(?: working)?) (?:at|for) {_PLACE_OR_FIRM}",
+        rf"{_I_AM} (?:back|working) (?:at|with) {NAME}",
+        r"\bI(?:['’]ve| have)? (?:just )?(?:joined|rejoined|left|quit|got hired (?:by|at)|was hired by|"
+        rf"got laid off from|went back to|returned to) {_NOT_A_GROUP}{NAME}"
+        r"(?=$|[,.;!]| (?:as|in|last|on|again|after|this|two|three|a)\b)",
+        rf"\bmy (?:new )?employer is {NAME}",
+        rf"(?:{_I_AM} (?:an? |the ){JOB}|\bI (?:work|started|am working) as [\w -]+?) (?:at|for) {NAME}",
+    ),
+    rule(
+        "state",
+        "/job/role.md",
+        "job, role, profession, occupation",
+        rf"(?:{_I} work(?:ed|ing)? as|{_I_AM} (?:working as|promoted to)) (?:an? |the )?(?P<what>[\w -]+?){_ENDS}",
+        rf"\bI(?:['’]ve| have)? (?:just )?(?:started|joined [\w ]+) as (?:an? |the )?(?P<what>{JOB})\b",
+        rf"\bI (?:(?:got|was) promoted to|became) (?:an? |the )?(?P<what>{JOB})\b",
+        rf"\bmy (?:new )?(?:job title|role|position|profession|job) is(?: to be)? (?:an? |the )?{OBJECT}",
+        rf"{_I_AM} (?:an? |the )(?P<what>{JOB})\b(?! (?:of|fan|at heart))",
+    ),
+    rule(
+        "state",
+        "/education/studies.md",
+        "studies, education, degree, field",
+        rf"(?:{_I} study|{_I_AM} studying) (?!abroad|for\b|hard|with\b){OBJECT}",
+        rf"{_I_AM} (?:majoring in|doing a (?:degree|phd|master['’]?s) in) {OBJECT}",
+        rf"\bmy major is {OBJECT}",
+    ),
+    rule(
+        "state",
+        "/home/city.md",
+        "home, city, where lives",
+        rf"{_I}{_NO_MORE} (?:live|reside) (?:in|near|at) {_PLACE_OR_FIRM}",
+        rf"{_I_AM} (?:living|based|settled|back) in {_PLACE_OR_FIRM}",
+    ),
+    rule(
+        "state",
+        "moved",
+        "home, city, where lives",
+        rf"\b(?:I|we)(?:['’]ve| have)?(?: just| recently)? (?:moved|relocated)(?: back)? to {NAME}",
+        rf"\b(?:I|we)(?:['’]m| am|['’]re| are) (?:moving|relocating) (?:back )?to {NAME}",
+    ),
+    rule(
+        "state",
+        "/family/partner.md",
+        "partner, wife, husband, family",
+        rf"\bmy {PARTNER}(?:{_IS_CALLED}| is)? {ONE_NAME}",
+    ),
+    rule(
+        "state",
+        "/family/relationship-status.md",
+        "relationship status, marriage",
+        _I_AM + r" (?P<what>married|engaged|single|divorced|widowed|separated)(?=$|[.,!]| (?:to|and|now|since|for)\b)",
+        r"\bI (?:recently )?got (?P<what>married|engaged|divorced)\b",
+        r"\bas a (?P<what>single (?:parent|mother|father|mom|dad))",
+    ),
+    rule(
+        "state",
+        "/family/children.md",
+        "children, kids, family",
+        rf"(?:{_I_HAVE}|\bwe have)(?: got)? (?P<what>(?:an?|one|two|three|four|five|six|\d)"
+        r" (?:(?:young|little|grown|grown-up|adult|teenage) )?(?:kids?|children|sons?|daughters?|boys|girls))\b",
+    ),
+    rule(
+        "state",
+        "/family/{slug}.md",
+        "family, relatives, friends",
+        rf"\bmy (?:older |younger |little |big |twin |late )?(?P<what>{KIN}){_IS_CALLED} (?-i:[A-Z])\w+",
+    ),
+    rule(
+        "item",
+        "/pets/{slug}.md",
+        "pets, name of dog, cat, animal",
+        r"\b(?:I|we)(?:['’]ve| have)?(?: just)?(?: got| have| own| adopted| had)? (?:an?|my|two|three) "
+        rf"(?:[\w-]+ ){{0,3}}?{PET},? (?:named|called) {ONE_NAME}",
+        rf"\b(?:my|our) (?:[\w-]+ )?{PET}{_IS_CALLED} {ONE_NAME}",
+        rf"\b(?:I|we)(?:['’]ve| have)?(?: just)?(?: got| have| own| adopted) (?P<what>(?:an?|two|three|four)"
+        rf" (?:[\w-]+ ){{0,2}}?{PET})\b(?! (?:sitter|food|show|toy|named|called))",
+    ),
+    rule(
+        "item",
+        "/allergies/{slug}.md",
+        "allergies, food to avoid",
+        rf"{_I_AM} (?:severely |very |badly |deathly )?(?:allergic to|intolerant to|intolerant of) {OBJECT}",
+        r"\bI (?:can['’]t|cannot|can not|must not|mustn['’]t|am not allowed to) eat (?!here|there|now|that|it\b|much\b)"
+        r"(?P<what>[\w -]+?(?:, [\w -]+?)*)(?=$|[.;!]| because| since| any ?more)",
+        _I_HAVE + r"(?: got)? an? (?:severe |bad |mild )?(?P<what>(?!food\b)\w+(?: \w+)?) (?:allergy|intolerance)\b",
+        each=True,
+    ),
+    rule(
+        "state",
+        "/diet/way-of-eating.md",
+        "diet, food",
+        rf"(?:{_I_AM}|\bI (?:became|went|turned)|\bI(?:['’]ve| have) (?:been|gone|become))"
+        r" (?:an? )?(?:strict |mostly )?"
+        r"(?P<what>vegan|vegetarian|pescatarian|gluten-free|lactose[- ]intolerant|flexitarian)\b",
+        r"\bI(?: only)? eat (?P<what>halal|kosher|plant-based)",
+    ),
+    rule(
+        "item",
+        "/diet/{slug}.md",
+        "diet, food and drink avoided",
+        r"\bI (?:no longer|don['’]t|do not|never|stopped) (?:eat|eating|drink|drinking)"
+        r" (?P<what>(?!it\b|that\b|much\b|any ?more)[\w-]+(?: (?!any ?more)[\w-]+)?)",
+    ),
+    rule(
+        "item",
+        "/health/{slug}.md",
+        "health, illness, condition",
+        rf"{_I_HAVE}(?: got)? (?P<what>{ILLNESS})\b",
+        rf"\bI(?: suffer from|(?:['’]ve)? (?:was|been|got) diagnosed with) (?P<what>[\w -]+?){_ENDS}",
+    ),
+    rule(
+        "state",
+        "preferred",
+        "preferences",
+        r"\bI(?:['’]d| would)? (?:much )?prefer (?P<what>(?!not\b|it\b|that\b|if\b|to\b)[\w' -]+?)"
+        r" (?:over|to|rather than|instead of) (?P<than>[\w' -]+)",
+        r"\bI prefer (?P<what>(?!not\b|it\b|that\b|if\b|to\b)[\w' -]+?)(?=$|[,.;!]| (?:when|because|for|on|in)\b)",
+    ),
+    rule(
+        "state",
+        "favourite",
+        "favourite, favorite",
+        r"\bmy (?:all-?time |absolute |personal )?fav(?:ou?rite|e)? (?P<topic>[\w-]+(?: [\w-]+)?)"
+        r" (?:is|are|was|has always been|would be) (?P<what>[^.;!]+)",
+    ),
+    rule(
+        "item",
+        "/likes/{slug}.md",
+        "dislikes",
+        rf"{_I} (?:don['’]t|do not|no longer|never) (?:really |much )?(?:like|love|enjoy|care for) {_NAMED}{OBJECT}",
+        rf"{_I} (?:hate|dislike|can['’]t stand|detest|despise) {_NAMED}{OBJECT}",
+        each=True,
+    ),
+    rule(
+        "item",
+        "/likes/{slug}.md",
+        "likes",
+        rf"(?<!things )(?<!thing )(?<!one ){_I}(?: do)? (?:like|love|enjoy|adore) {_NAMED}{OBJECT}",
+        rf"{_I_AM} (?:fond of|crazy about|a (?:big|huge) fan of|into|keen on|passionate about) {_NAMED}{OBJECT}",
+        each=True,
+    ),
+    rule(
+        "item",
+        "/hobbies/{slug}.md",
+        "hobbies, plays",
+        rf"{_I} (?:play|practi[sc]e|collect) (?:the )?(?!(?:with|at|in|on|for|around|it|them|a lot|too)\b){OBJECT}",
+    ),
+)
 
 DECISION = r"\b(?:I|we)(?:['’]ve| have)? (?:decided|chose|chosen|agreed|made up my mind|settled on)\b"
 PLAN = (
-    r"\b(?:I|we)(?:['’]m| am|['’]re| are) (?:planning|going to|gonna|hoping|aiming|thinking (?:of|about)|looking into|saving|about to|off to)\b|^gonna\b"
-    r"|\b(?:I|we) (?:plan|want|wanna|intend|hope|aim|will|need) (?:to|on)?\b|\b(?:I|we)['’]ll\b|\b(?:I|we)['’]d (?:love|like) to\b|\b(?:my|our) (?:goal|dream|plan)s?\b"
+    r"\b(?:I|we)(?:['’]m| am|['’]re| are) (?:planning|going to|gonna|hoping|aiming|thinking (?:of|about)|looking into|"
+    r"saving|about to|off to)\b|^gonna\b|\b(?:I|we) (?:plan|want|wanna|intend|hope|aim|will|need) (?:to|on)?\b"
+    r"|\b(?:I|we)['’]ll\b|\b(?:I|we)['’]d (?:love|like) to\b|\b(?:my|our) (?:goal|dream|plan)s?\b"
 )
 HAPPENED = (
-    r"\b(?:I|we)(?:['’]ve| have)?(?: (?:just|also|recently|finally|even|already|actually))? (?:\w{3,}ed|went|got|had|met|bought|took|made|saw|"
-    r"gave|won|lost|began|begun|came|found|left|ran|read|sold|spent|told|taught|thought|wrote|built|broke|caught|did|done|drove|flew|grew|held|"
-    r"joined|put|rode|sang|sent|swam|been|seen|started)\b|^(?:just|recently|finally|went|got|met|joined|started|finished|bought|visited)\b"
+    r"\b(?:I|we)(?!['’]ve been \w+ing| have been \w+ing)(?:['’]ve| have)?"
+    r"(?: (?:just|also|recently|finally|even|already|actually))?"
+    r" (?:\w{3,}ed|went|got|had|met|bought|took|made|saw|gave|won|lost|began|begun|came|found|"
+    r"left|ran|read|sold|spent|told|taught|thought|wrote|built|broke|caught|did|done|"
+    r"drove|flew|grew|held|put|rode|sang|sent|swam|been|seen)\b"
+    r"|^(?:just|recently|finally|went|got|met|joined|started|finished|bought|visited)\b"
 )

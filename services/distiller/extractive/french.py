@@ -1,79 +1,269 @@
-"""How things are said in French. The first rule that matches a clause wins among those of the same topic."""
+"""How things are said in French. Of the rules of one slot the first that matches a clause speaks."""
 
-from services.distiller.extractive.rules import EMAIL, NAME, OBJECT, PHONE, rule
+from services.distiller.extractive.rules import EMAIL, NAME, OBJECT, ONE_NAME, PHONE, rule
 
-_I = r"\bj(?:e |['’])"
 _I_AM = r"\bje suis(?: (?:actuellement|maintenant|toujours|aussi))?"
 _I_HAVE = r"\bj['’]ai(?: (?:aussi|toujours|maintenant))?"
 _WE_HAVE = r"\b(?:j['’]ai|nous avons|on a)(?: adopté)?"
-_CHANNEL = r"(?:le |les |des |un |par |l['’])?(?:e-?mails?|mails?|courriels?|téléphone|appels?|sms|textos?|whatsapp|lettres?|message)"
-_PEOPLE = (
-    r"(?:français|française|belge|suisse|canadien|canadienne|québécois|québécoise|anglais|anglaise|britannique|allemand|allemande|"
-    r"espagnol|espagnole|italien|italienne|portugais|portugaise|néerlandais|néerlandaise|polonais|polonaise|grec|grecque|turc|turque|"
-    r"russe|ukrainien|ukrainienne|marocain|marocaine|algérien|algérienne|tunisien|tunisienne|sénégalais|sénégalaise|ivoirien|ivoirienne|"
-    r"américain|américaine|mexicain|mexicaine|brésilien|brésilienne|chinois|chinoise|japonais|japonaise|coréen|coréenne|indien|indienne|"
-    r"libanais|libanaise|roumain|roumaine|suédois|suédoise|irlandais|irlandaise)"
+_NOW = r"(?: (?:plus|pas|toujours|maintenant|désormais|actuellement|encore))?"
+_CHANNEL = (
+    r"(?:le |les |des |un |par |l['’])?(?:e-?mails?|mails?|courriels?|téléphone|appels?|sms|textos?|whatsapp|lettres?|"
+    r"message)"
 )
-_LANGUAGE = rf"(?:(?:le |l['’]|un peu |couramment |bien |d['’]|de |un peu d['’]|un peu de )*(?:{_PEOPLE}|arabe|mandarin|hindi|hébreu|catalan|breton|occitan|latin))"
+_PEOPLE = (
+    r"(?:français|belge|suisse|canadien|québécois|anglais|britannique|allemand|espagnol|italien|portugais|néerlandais|"
+    r"polonais|grec|turc|russe|ukrainien|marocain|algérien|tunisien|sénégalais|ivoirien|américain|mexicain|brésilien|"
+    r"chinois|japonais|coréen|indien|libanais|roumain|suédois|irlandais)(?:ne|que|e)?"
+)
+_LANGUAGE = (
+    r"(?:(?:le |l['’]|un peu |couramment |bien |d['’]|de |un peu d['’]|un peu de )*"
+    rf"(?:{_PEOPLE}|arabe|mandarin|hindi|hébreu|catalan|breton|occitan|latin))"
+)
 _JOB = (
-    r"(?:ingénieure?|développeu(?:r|se)|programmeu(?:r|se)|professeure?|enseignante?|institut(?:eur|rice)|infirmi(?:er|ère)|médecin|chirurgienne?|"
-    r"dentiste|avocate?|direct(?:eur|rice)|designer|architecte|écrivaine?|journaliste|cuisini(?:er|ère)|chef|boulang(?:er|ère)|serveu(?:r|se)|"
-    r"chauffeur|pilote|agricult(?:eur|rice)|jardini(?:er|ère)|menuisi(?:er|ère)|plombi(?:er|ère)|électricienn?e?|mécanicienn?e?|pompier|polici(?:er|ère)|"
-    r"comptable|analyste|consultante?|cherch(?:eur|euse)|scientifique|étudiante?|bibliothécaire|traduct(?:eur|rice)|photographe|musicienn?e?|act(?:eur|rice)|"
-    r"danseu(?:r|se)|peintre|coach|thérapeute|psychologue|pharmacienn?e?|vétérinaire|vendeu(?:r|se)|entrepreneu(?:r|se)|technicienn?e?|sage-femme|stagiaire|"
-    r"responsable|chef de projet|retraitée?)"
+    r"(?:ingénieure?|développeu(?:r|se)|programmeu(?:r|se)|professeure?|enseignante?|institut(?:eur|rice)|"
+    r"infirmi(?:er|ère)|médecin|chirurgienne?|dentiste|avocate?|direct(?:eur|rice)|designer|architecte|écrivaine?|"
+    r"journaliste|cuisini(?:er|ère)|chef|boulang(?:er|ère)|serveu(?:r|se)|chauffeur|pilote|agricult(?:eur|rice)|"
+    r"jardini(?:er|ère)|menuisi(?:er|ère)|plombi(?:er|ère)|électricien(?:ne)?|mécanicien(?:ne)?|pompi(?:er|ère)|"
+    r"polici(?:er|ère)|comptable|analyste|consultante?|cherch(?:eur|euse)|scientifique|étudiante?|bibliothécaire|"
+    r"traduct(?:eur|rice)|photographe|musicien(?:ne)?|act(?:eur|rice)|danseu(?:r|se)|peintre|coach|thérapeute|"
+    r"psychologue|pharmacien(?:ne)?|vétérinaire|vendeu(?:r|se)|entrepreneu(?:r|se)|technicien(?:ne)?|sage-femme|"
+    r"stagiaire|responsable|retraitée?)"
 )
 _PARTNER = r"(?:femme|mari|compagne|compagnon|conjointe?|fiancée?|copine|copain|épou(?:x|se))"
-_KIN = r"(?:mère|maman|père|papa|sœur|soeur|frère|fille|fils|grand-mère|grand-père|tante|oncle|cousine?|nièce|neveu|meilleure? amie?)"
-_PET = r"(?:chien|chienne|chiot|chat|chatte|chaton|hamster|lapin|perroquet|cheval|poney|poisson(?: rouge)?|serpent|tortue|cochon d['’]inde|oiseau|poules?)"
-_ILLNESS = r"(?:(?:du |le |un )?diabète|(?:de l['’])?asthme|des migraines|(?:de l['’])?épilepsie|(?:de l['’])?arthrose|(?:de l['’])?hypertension|(?:de l['’])?eczéma|mal au dos)"
-_NAMED = r"(?:s['’]appelle|se nomme|se prénomme|est|,|,? nommée?|qui s['’]appelle)"
-_NOT_LIKED = r"(?!(?:ça|cela|ce|cette|quand|que|comment|ton|ta|tes|votre|vos|bien que)\b)"
+_KIN = (
+    r"(?:mère|maman|père|papa|sœur|soeur|frère|fille|fils|grand-mère|grand-père|tante|oncle|cousine?|nièce|neveu|"
+    r"meilleure? amie?)"
+)
+_PET = (
+    r"(?:chien|chienne|chiot|chat|chatte|chaton|hamster|lapin|perroquet|cheval|poney|poisson(?: rouge)?|serpent|tortue|"
+    r"cochon d['’]inde|oiseau|poule)s?"
+)
+_ILLNESS = (
+    r"(?:(?:du |le |un )?diabète|(?:de l['’])?asthme|des migraines|(?:de l['’])?épilepsie|(?:de l['’])?arthrose|"
+    r"(?:de l['’])?hypertension|(?:de l['’])?eczéma|mal au dos)"
+)
+# `J'aime quand tu …`, `je déteste ça`: nothing is named that could be liked.
+_NAMED = r"(?!(?:ça|cela|ce|cette|ces|cet|quand|que|comment|ton|ta|tes|votre|vos|bien que|te|vous)\b)"
 _ARTICLE = r"(?:au |aux |à la |à l['’]|à |le |la |les |l['’]|du |de la |de l['’]|des |de |d['’])?"
+_HERE = r"(?:une?|la|le|l['’]) ?[\w' -]+?(?=$|[,.;!]| (?:à|avec|comme|depuis|en|et)\b)"
+_PLACE_OR_FIRM = rf"(?:{NAME}|(?P<some>{_HERE}))"
 
 RULES = (
-    rule(r"\bje m['’]appelle (?P<what>" + NAME + r")|\bmon (?:pré)?nom est (?P<also>" + NAME + r")|\bappelle(?:z)?-moi (?P<more>" + NAME + ")", "state", "/identity/name.md", "nom, prénom"),
-    rule(rf"{_I_AM} (?P<what>{_PEOPLE})\b", "state", "/identity/nationality.md", "nationalité"),
-    rule(r"^je suis (?P<what>(?-i:[A-ZÀ-Þ][a-zà-ÿ'’-]+(?: [A-ZÀ-Þ][a-zà-ÿ'’-]+)?))(?=[.!]?$|, )", "state", "/identity/name.md", "nom, prénom"),
-    rule(rf"{_I_HAVE} (?P<what>\d{{1,3}}) ans\b", "state", "/identity/age.md", "âge, quel âge"),
-    rule(r"\bmes pronoms sont (?P<what>[\w/]+)", "state", "/identity/pronouns.md", "pronoms"),
-    rule(rf"(?:\bje (?:parle|comprends)|\bma langue maternelle est) (?P<what>{_LANGUAGE}(?:(?:,| et|, et) {_LANGUAGE})*)", "item", "/languages/{slug}.md", "langues parlées", each=True),
-    rule(r"\bmon anniversaire(?: est|, c['’]est|,)? (?P<what>[^,.;!]*\d[^,.;!]*)|\bje suis née? le (?P<also>[^,.;!]*\d[^,.;!]*)", "state", "/identity/birthday.md", "anniversaire, date de naissance"),
-    rule(rf"\bje (?:viens|suis originaire) (?:de |d['’]|du |des )(?P<what>{NAME})|\bje suis née? (?:à|en|au|aux) (?P<also>{NAME})|\bj['’]ai grandi (?:à|en|au|aux) (?P<more>{NAME})", "state", "/identity/origin.md", "origine, d'où vient"),
-    rule(r"(?:\bmon (?:nouvel? )?(?:adresse |e-?mail|mail|courriel)|\bmon adresse|\b(?:écri(?:s|vez)|contacte[zr]?)-moi\b).*?" + EMAIL, "state", "/contact/email.md", "contact, adresse e-mail, courriel"),
-    rule(r"(?:\bmon (?:nouveau )?(?:numéro|téléphone|portable|mobile)\b|\b(?:appelle[zr]?|joign(?:s|ez)|joindre)-moi\b)[^\d+]*" + PHONE, "state", "/contact/phone.md", "contact, numéro de téléphone"),
-    rule(r"\bmon fuseau horaire est (?:celui (?:de |du )|l['’]heure (?:de |du ))?(?P<what>[\w/+: -]+)|\bje suis (?:dans|sur) le fuseau(?: horaire)?(?: de | du | d['’])? ?(?P<also>[\w/+: -]+)|\bje suis à l['’]heure (?:de |du |d['’])(?P<more>[\w/+:-]+)", "state", "/contact/time-zone.md", "fuseau horaire"),
-    rule(rf"\bje préfère(?:rais)? (?P<what>(?:être (?:contactée?|appelée?|jointe?)|{_CHANNEL})\b.*)", "state", "/contact/preference.md", "préférences de contact, moyen de contact"),
-    rule(rf"(?P<what>\b(?:appelle|appelez|écris|écrivez|contacte|contactez|joins|joignez)-moi\b.*\b(?:plutôt|au lieu|par {_CHANNEL}|uniquement|seulement)\b.*)|(?P<also>\bne m['’](?:appelez|appelle|écrivez|écris) (?:plus|pas|jamais)\b.*)", "state", "/contact/preference.md", "préférences de contact, moyen de contact"),
-    rule(rf"\bje (?:ne )?travaille(?: (?:plus|pas|toujours|maintenant|désormais|actuellement))? (?:chez|pour|à la|au|à l['’]|dans) (?P<what>{NAME}|(?:une?|la|le|l['’]) ?[\w' -]+?(?=$|[,.;!]| (?:à|et|depuis|comme|en)\b))|\bj['’]ai (?:rejoint|quitté|commencé chez|été embauchée? (?:chez|par)) (?P<also>(?-i:[A-ZÀ-Þ])[\w&'’.-]*(?: (?-i:[A-ZÀ-Þ])[\w&'’.-]*)*)|\bje suis (?:passée? |de retour |retournée? |revenue? |employée? |partie? )?chez (?P<more>(?-i:[A-ZÀ-Þ])[\w&'’.-]*(?: (?-i:[A-ZÀ-Þ])[\w&'’.-]*)*)", "state", "/job/employer.md", "employeur, travail, entreprise, où travaille"),
-    rule(rf"\bje travaille comme {OBJECT}|\bmon (?:métier|poste|travail) est {OBJECT.replace('what', 'also')}|\bje suis devenue? (?P<more>{_JOB}[\w' -]*)", "state", "/job/role.md", "métier, poste, profession"),
-    rule(rf"{_I_AM} (?:une? )?(?P<what>{_JOB}\b(?: [\w'’-]+)?)", "state", "/job/role.md", "métier, poste, profession"),
-    rule(rf"\b(?:j['’]étudie|je fais des études (?:de |d['’]|en )|je prépare (?:un|une) (?:licence|master|doctorat) (?:de |d['’]|en )) ?{OBJECT}", "state", "/education/studies.md", "études, formation"),
-    rule(rf"\b(?:j['’]habite|je vis|je réside|je n['’]habite plus|je ne vis plus|j['’]ai emménagé|je me suis installée?|j['’]ai déménagé|je déménage|je suis (?:de retour|revenue?|retournée?))(?: (?:maintenant|désormais|toujours|actuellement|encore))? (?:à|en|au|aux|près de|dans) (?P<what>{NAME}|(?:une?|la|le|l['’]) ?[\w' -]+?(?=$|[,.;!]| (?:et|depuis|avec)\b))", "state", "/home/city.md", "domicile, ville, où habite"),
-    rule(rf"\b(?:ma|mon) {_PARTNER} {_NAMED} ?(?P<what>(?-i:[A-ZÀ-Þ])\w+)", "state", "/family/partner.md", "partenaire, femme, mari, famille"),
-    rule(rf"{_I_AM} (?P<what>mariée?|fiancée?|célibataire|divorcée?|veu(?:f|ve)|pacsée?|séparée?)\b|\bje me suis (?P<also>mariée?|fiancée?|pacsée?)\b", "state", "/family/relationship-status.md", "situation familiale, mariage"),
-    rule(rf"{_I_HAVE} (?P<what>(?:une?|deux|trois|quatre|cinq|\d) (?:grands? |petits? |petites? |jeunes )?(?:enfants?|fils|filles?|garçons?))\b", "state", "/family/children.md", "enfants, famille"),
-    rule(rf"\b(?:ma|mon) (?:grande? |petite? )?(?P<what>{_KIN}) (?:s['’]appelle|se nomme|se prénomme|,) ?(?-i:[A-ZÀ-Þ])\w+", "state", "/family/{slug}.md", "famille, proches"),
-    rule(rf"{_WE_HAVE} (?:une?|deux|trois) (?:[\w-]+ )?{_PET}s?(?: [\w-]+)?,? (?:qui s['’]appelle|nommée?|appelée?) (?P<what>(?-i:[A-ZÀ-Þ])\w+)|\b(?:mon|ma|notre) {_PET} (?:s['’]appelle|se nomme) (?P<also>(?-i:[A-ZÀ-Þ])\w+)", "item", "/pets/{slug}.md", "animaux, nom du chien, du chat"),
-    rule(rf"{_WE_HAVE} (?P<what>(?:une?|deux|trois|quatre) (?:[\w-]+ )?{_PET}s?)\b(?!.*(?:s['’]appelle|nommé|appelé))", "item", "/pets/{slug}.md", "animaux de compagnie"),
-    rule(rf"{_I_AM} (?:très |gravement )?(?:allergique|intolérante?) {_ARTICLE}{OBJECT}|\bje ne peux pas manger {_ARTICLE}{OBJECT.replace('what', 'also')}", "item", "/allergies/{slug}.md", "allergies, aliments à éviter", each=True),
-    rule(rf"{_I_HAVE} une allergie {_ARTICLE}{OBJECT}", "item", "/allergies/{slug}.md", "allergies, aliments à éviter", each=True),
-    rule(rf"(?:{_I_AM}(?: devenue?)?) (?:strictement )?(?P<what>végane?|végétarien(?:ne)?|pescétarien(?:ne)?|sans gluten|flexitarien(?:ne)?)\b|\bje mange (?P<also>halal|casher|sans gluten)", "state", "/diet/way-of-eating.md", "régime, alimentation"),
-    rule(rf"\bje ne (?:mange|bois) (?:pas|plus|jamais) {_ARTICLE}(?P<what>[\w'’-]+(?: [\w-]+)?)", "item", "/diet/{slug}.md", "régime, aliments et boissons évités"),
-    rule(rf"{_I_HAVE} (?P<what>{_ILLNESS})\b|\bje souffre (?:de |d['’]|du ){OBJECT.replace('what', 'also')}|{_I_AM} (?P<more>diabétique|asthmatique|épileptique)\b", "item", "/health/{slug}.md", "santé, maladie"),
-    rule(r"\bje préfère (?P<what>(?!que\b|ne\b|ça\b)[\w'’ -]+?) (?:plutôt qu['’e]|à|au|aux) ?(?P<than>[\w'’ -]+)|\bje préfère (?P<also>(?!que\b|ne\b|ça\b)[\w'’ -]+?)(?=$|[,.;!]| (?:quand|parce|pour)\b)", "state", "preferred", "préférences"),
-    rule(r"\b(?:mon|ma|mes) (?P<topic>[\w-]+(?: [\w-]+)?) (?:préférée?s?|favorite?s?) (?:est|sont|c['’]est|reste) (?P<what>[^.;!]+)", "state", "favourite", "préféré, favori"),
-    rule(rf"\bje n['’]aime (?:pas|plus|pas trop|pas du tout) {_NOT_LIKED}{_ARTICLE}{OBJECT}|\bje (?:déteste|ne supporte pas|ne supporte plus|hais) {_NOT_LIKED}{_ARTICLE}{OBJECT.replace('what', 'also')}", "item", "/likes/{slug}.md", "n'aime pas", each=True),
-    rule(rf"\bj['’](?:aime|adore|apprécie)(?: (?:bien|beaucoup|vraiment|énormément|toujours|aussi))? {_NOT_LIKED}{_ARTICLE}{OBJECT}|{_I_AM} (?:fan|passionnée?|fou|folle|amateur) (?:de |du |des |d['’])(?:la |l['’])?{OBJECT.replace('what', 'also')}", "item", "/likes/{slug}.md", "aime, goûts", each=True),
-    rule(rf"\bje (?:joue|pratique|collectionne) (?:du |de la |de l['’]|des |au |aux |à la |le |la |les |l['’])?{OBJECT}", "item", "/hobbies/{slug}.md", "loisirs, joue"),
-)  # fmt: skip
+    rule(
+        "state",
+        "/identity/name.md",
+        "nom, prénom",
+        rf"\bje m['’]appelle {NAME}",
+        rf"\bmon (?:pré)?nom est {NAME}",
+        rf"\bappelle(?:z)?-moi {NAME}",
+        rf"^je suis (?!{_PEOPLE}\b){ONE_NAME}(?: [A-ZÀ-Þ][\w-]+)?(?=[.!]?$|, )",
+    ),
+    rule("state", "/identity/nationality.md", "nationalité", _I_AM + rf" (?P<what>{_PEOPLE})\b"),
+    rule("state", "/identity/age.md", "âge, quel âge", _I_HAVE + r" (?P<what>\d{1,3}) ans\b"),
+    rule("state", "/identity/pronouns.md", "pronoms", r"\bmes pronoms sont (?P<what>[\w/]+)"),
+    rule(
+        "item",
+        "/languages/{slug}.md",
+        "langues parlées",
+        r"(?:\bje (?:parle|comprends)|\bma langue maternelle est)"
+        rf" (?P<what>{_LANGUAGE}(?:(?:,| et|, et) {_LANGUAGE})*)\b",
+        each=True,
+    ),
+    rule(
+        "state",
+        "/identity/birthday.md",
+        "anniversaire, date de naissance",
+        r"\bmon anniversaire(?: est|, c['’]est|,)? (?P<what>[^.;!]*\d[^.;!]*)",
+        r"\bje suis née? le (?P<what>[^.;!]*\d[^.;!]*)",
+    ),
+    rule(
+        "state",
+        "/identity/origin.md",
+        "origine, d'où vient",
+        rf"\bje (?:viens|suis originaire) (?:de |d['’]|du |des ){NAME}",
+        rf"\bje suis née? (?:à|en|au|aux) {NAME}",
+        rf"\bj['’]ai grandi (?:à|en|au|aux) {NAME}",
+    ),
+    rule(
+        "state",
+        "/contact/email.md",
+        "contact, adresse e-mail, courriel",
+        r"\bmon (?:nouvel(?:le)? )?(?:adresse|e-?mail|mail|courriel)\b.*?" + EMAIL,
+        r"\b(?:écri(?:s|vez)|contacte[zr]?)-moi\b.*?" + EMAIL,
+    ),
+    rule(
+        "state",
+        "/contact/phone.md",
+        "contact, numéro de téléphone",
+        r"\bmon (?:nouveau )?(?:numéro|téléphone|portable|mobile)\b" + PHONE,
+        r"\b(?:appelle[zr]?|joign(?:s|ez))-moi\b" + PHONE,
+    ),
+    rule(
+        "state",
+        "/contact/time-zone.md",
+        "fuseau horaire",
+        r"\bmon fuseau horaire est (?:celui (?:de |du )|l['’]heure (?:de |du ))?(?P<what>[\w/+: -]+)",
+        r"\bje suis (?:dans|sur) le fuseau(?: horaire)?(?: de | du | d['’])? ?(?P<what>[\w/+: -]+)",
+        r"\bje suis à l['’]heure (?:de |du |d['’])(?P<what>[\w/+:-]+)",
+    ),
+    rule(
+        "state",
+        "/contact/preference.md",
+        "préférences de contact, moyen de contact",
+        rf"\bje préfère(?:rais)? (?P<what>(?:être (?:contactée?|appelée?|jointe?)|{_CHANNEL})\b.*)",
+        r"(?P<what>\b(?:appelle|appelez|écris|écrivez|contacte|contactez|joins|joignez)-moi\b.*"
+        rf"\b(?:plutôt|au lieu|par {_CHANNEL}|uniquement|seulement)\b.*)",
+        r"(?P<what>\bne m['’](?:appelez|appelle|écrivez|écris) (?:plus|pas|jamais)\b.*)",
+    ),
+    rule(
+        "state",
+        "/job/employer.md",
+        "employeur, travail, entreprise, où travaille",
+        rf"\bje (?:ne )?travaille{_NOW} (?:chez|pour|à la|au|à|à l['’]|dans) {_PLACE_OR_FIRM}",
+        rf"\bj['’]ai (?:rejoint|quitté|commencé chez|été embauchée? (?:chez|par)) {NAME}",
+        rf"\bje suis (?:passée? |de retour |retournée? |revenue? |employée? |partie? )?chez {NAME}",
+    ),
+    rule(
+        "state",
+        "/job/role.md",
+        "métier, poste, profession",
+        rf"\bje travaille (?:[\w' -]+ )?comme (?P<what>{_JOB}[\w' -]*)",
+        rf"\bmon (?:métier|poste|travail) est {OBJECT}",
+        rf"\bje suis devenue? (?P<what>{_JOB}[\w' -]*)",
+        rf"{_I_AM} (?:une? )?(?P<what>{_JOB}\b(?: [\w'’-]+)?)",
+    ),
+    rule(
+        "state",
+        "/education/studies.md",
+        "études, formation",
+        r"\b(?:j['’]étudie|je fais des études (?:de |d['’]|en )|"
+        rf"je prépare (?:un|une) (?:licence|master|doctorat) (?:de |d['’]|en )) ?{OBJECT}",
+    ),
+    rule(
+        "state",
+        "/home/city.md",
+        "domicile, ville, où habite",
+        r"\b(?:j['’]habite|je vis|je réside|je n['’]habite plus|je ne vis plus|j['’]ai emménagé|j['’]ai déménagé|"
+        r"je déménage|"
+        r"je me suis installée?|je suis (?:de retour|revenue?|retournée?))"
+        rf"{_NOW} (?:à|en|au|aux|près de|dans) {_PLACE_OR_FIRM}",
+    ),
+    rule(
+        "state",
+        "/family/partner.md",
+        "partenaire, femme, mari, famille",
+        rf"\b(?:ma|mon) {_PARTNER} (?:s['’]appelle|se nomme|se prénomme|est|,)? ?{ONE_NAME}",
+    ),
+    rule(
+        "state",
+        "/family/relationship-status.md",
+        "situation familiale, mariage",
+        _I_AM + r" (?P<what>mariée?|fiancée?|célibataire|divorcée?|veu(?:f|ve)|pacsée?|séparée?)\b",
+        r"\bje me suis (?P<what>mariée?|fiancée?|pacsée?)\b",
+    ),
+    rule(
+        "state",
+        "/family/children.md",
+        "enfants, famille",
+        rf"(?:{_I_HAVE}|\bnous avons)"
+        + r" (?P<what>(?:une?|deux|trois|quatre|cinq|\d) (?:grands? |petits? |petites? |jeunes )?"
+        r"(?:enfants?|fils|filles?|garçons?))\b",
+    ),
+    rule(
+        "state",
+        "/family/{slug}.md",
+        "famille, proches",
+        rf"\b(?:ma|mon) (?:grande? |petite? )?(?P<what>{_KIN}) (?:s['’]appelle|se nomme|se prénomme) (?-i:[A-ZÀ-Þ])\w+",
+    ),
+    rule(
+        "item",
+        "/pets/{slug}.md",
+        "animaux, nom du chien, du chat",
+        rf"{_WE_HAVE} (?:une?|deux|trois) (?:[\w-]+ )?{_PET}(?: [\w-]+)?,?"
+        rf" (?:qui s['’]appelle|nommée?|appelée?) {ONE_NAME}",
+        rf"\b(?:mon|ma|notre) {_PET} (?:s['’]appelle|se nomme) {ONE_NAME}",
+        rf"{_WE_HAVE} (?P<what>(?:une?|deux|trois|quatre) (?:[\w-]+ )?{_PET})\b(?!.*(?:s['’]appelle|nommé|appelé))",
+    ),
+    rule(
+        "item",
+        "/allergies/{slug}.md",
+        "allergies, aliments à éviter",
+        rf"{_I_AM} (?:très |gravement )?(?:allergique|intolérante?) {_ARTICLE}{OBJECT}",
+        rf"\bje ne peux pas manger {_ARTICLE}{OBJECT}",
+        rf"{_I_HAVE} une allergie {_ARTICLE}{OBJECT}",
+        each=True,
+    ),
+    rule(
+        "state",
+        "/diet/way-of-eating.md",
+        "régime, alimentation",
+        rf"{_I_AM}(?: devenue?)? (?:strictement )?"
+        r"(?P<what>végane?|végétarien(?:ne)?|pescétarien(?:ne)?|flexitarien(?:ne)?)\b",
+        r"\bje mange (?P<what>halal|casher|sans gluten)",
+    ),
+    rule(
+        "item",
+        "/diet/{slug}.md",
+        "régime, aliments et boissons évités",
+        rf"\bje ne (?:mange|bois) (?:pas|plus|jamais) {_ARTICLE}(?P<what>[\w'’-]+(?: [\w-]+)?)",
+    ),
+    rule(
+        "item",
+        "/health/{slug}.md",
+        "santé, maladie",
+        rf"{_I_HAVE} (?P<what>{_ILLNESS})\b",
+        rf"\bje souffre (?:de |d['’]|du ){OBJECT}",
+        _I_AM + r" (?P<what>diabétique|asthmatique|épileptique)\b",
+    ),
+    rule(
+        "state",
+        "preferred",
+        "préférences",
+        r"\bje préfère (?P<what>(?!que\b|ne\b|ça\b)[\w'’ -]+?) (?:plutôt qu['’e]|à|au|aux) ?(?P<than>[\w'’ -]+)",
+        r"\bje préfère (?P<what>(?!que\b|ne\b|ça\b)[\w'’ -]+?)(?=$|[,.;!]| (?:quand|parce|pour)\b)",
+    ),
+    rule(
+        "state",
+        "favourite",
+        "préféré, favori",
+        r"\b(?:mon|ma|mes) (?P<topic>[\w-]+(?: [\w-]+)?) (?:préférée?s?|favorite?s?) (?:est|sont|c['’]est|reste)"
+        r" (?P<what>[^.;!]+)",
+    ),
+    rule(
+        "item",
+        "/likes/{slug}.md",
+        "n'aime pas",
+        rf"\bje n['’]aime (?:pas|plus)(?: trop| du tout| vraiment)? {_NAMED}{_ARTICLE}{OBJECT}",
+        rf"\bje (?:déteste|ne supporte pas|ne supporte plus|hais) {_NAMED}{_ARTICLE}{OBJECT}",
+        each=True,
+    ),
+    rule(
+        "item",
+        "/likes/{slug}.md",
+        "aime, goûts",
+        r"\bj['’](?:aime|adore|apprécie)(?: (?:bien|beaucoup|vraiment|énormément|toujours|aussi))?"
+        rf" {_NAMED}{_ARTICLE}{OBJECT}",
+        rf"{_I_AM} (?:fan|passionnée?|fou|folle|amateur) {_ARTICLE}{OBJECT}",
+        each=True,
+    ),
+    rule(
+        "item",
+        "/hobbies/{slug}.md",
+        "loisirs, joue",
+        rf"\bje (?:joue|pratique|collectionne) {_ARTICLE}{OBJECT}",
+    ),
+)
 
 DECISION = r"\b(?:j['’]ai|nous avons|on a) (?:décidé|choisi|convenu)\b"
 PLAN = (
-    r"\b(?:je vais|nous allons|on va|je compte|je veux|je voudrais|j['’]aimerais|je souhaite|j['’]envisage|je prévois|j['’]ai prévu|j['’]ai l['’]intention|"
-    r"je pense \w+r|mon (?:but|rêve|objectif|projet)|j['’]ai (?:un )?rendez-vous)\b|\bje \w+rai\b|\bj['’]\w+rai\b"
+    r"\b(?:je vais|nous allons|on va|je compte|je veux|je voudrais|j['’]aimerais|je souhaite|j['’]envisage|"
+    r"je prévois|j['’]ai prévu|j['’]ai l['’]intention|je pense \w+r|mon (?:but|rêve|objectif|projet)|"
+    r"j['’]ai (?:un )?rendez-vous)\b"
+    r"|\bj(?:e |['’])\w+rai\b"
 )
 HAPPENED = (
-    r"\b(?:j['’](?:y )?ai|nous avons|on a|j['’]en ai)(?: (?:aussi|enfin|déjà|récemment|juste|bien))? (?:\w+(?:é|i|u|is|it|ert|ait)e?s?)\b"
-    r"|\b(?:je|nous|on) (?:me |m['’]|nous |s['’]|se )?(?:suis|sommes|est) \w+(?:é|i|u)e?s?\b|\bje viens (?:de |d['’])\w+r[e]?\b"
+    r"\b(?:j['’](?:y |en )?ai|nous avons|on a)(?: (?:aussi|enfin|déjà|récemment|juste|bien))?"
+    r" \w+(?:é|i|u|is|it|ert|ait)e?s?\b"
+    r"|\b(?:je|nous|on) (?:me |m['’]|nous |s['’]|se )?(?:suis|sommes|est) \w+(?:é|i|u)e?s?\b"
+    r"|\bje viens (?:de |d['’])\w+re?\b"
 )

@@ -6,22 +6,26 @@ talking to the other person speaks against it. Sentences that go on about the on
 
 import re
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date
 
 from services.distiller.extractive import english, french
-from services.distiller.extractive.dates import event_date
 from services.distiller.extractive.slots import Candidate
 from services.distiller.extractive.text import MAX_STATEMENT, as_statement
 from services.distiller.extractive.words import Language, slug, strong_words
 
 WORTH_KEEPING = 5.0
 WORTH_ADDING = 2.0
+MAX_SENTENCES = 3
 
 _DECISION = {"english": re.compile(english.DECISION, re.I), "french": re.compile(french.DECISION, re.I)}
 _PLAN = {"english": re.compile(english.PLAN, re.I), "french": re.compile(french.PLAN, re.I)}
 _HAPPENED = {"english": re.compile(english.HAPPENED, re.I), "french": re.compile(french.HAPPENED, re.I)}
+_ABOUT = {
+    "english": {"events": "event", "decisions": "decision", "plans": "plan, goal, wish", "notes": "about"},
+    "french": {"events": "événement", "decisions": "décision", "plans": "projet, but, souhait", "notes": "à propos de"},
+}
 _SECOND_PERSON = re.compile(
-    r"\b(?:you|your|yours|you['’](?:re|ve|ll|d)|tu|toi|ton|ta|tes|vous|votre|vos)\b|\bt['’](?=\w)", re.IGNORECASE
+    r"\b(?:you|your|yours|you['’](?:re|ve|ll|d)|tu|toi|ton|ta|tes|(?<!-)vous|votre|vos)\b|\bt['’](?=\w)", re.IGNORECASE
 )
 _PROPER_NAME = re.compile(r"(?<=[a-zà-ÿ0-9,] )[\"“«]?[A-ZÀ-Þ][\w'’-]+")
 _TITLE = re.compile(r"[\"“«][^\"”»]{3,60}[\"”»]")
@@ -32,13 +36,22 @@ _NUMBER = re.compile(r"\b\d+\b")
 class Story:
     """A sentence worth keeping and those after it that go on about it."""
 
+    lead: str
+    day: date | None
+    worth: float
     sentences: list[str] = field(default_factory=list)
-    day: date | None = None
-    worth: float = 0.0
 
     def takes(self, sentence: str, day: date | None) -> bool:
-        fits = sum(len(part) + 1 for part in self.sentences) + len(sentence) <= MAX_STATEMENT
-        return fits and (day is None or self.day in (None, day))
+        length = sum(len(part) + 1 for part in self.sentences) + len(sentence)
+        return (
+            len(self.sentences) < MAX_SENTENCES and length <= MAX_STATEMENT and (day is None or self.day in (None, day))
+        )
+
+    def goes_on(self, sentence: str, day: date | None, value: float) -> None:
+        self.sentences.append(sentence)
+        if day is not None and self.day is None:
+            self.day, self.lead = day, sentence
+        self.worth += value / 2
 
 
 def worth(sentence: str, language: Language, *, dated: bool) -> float:
@@ -50,44 +63,39 @@ def worth(sentence: str, language: Language, *, dated: bool) -> float:
         + min(len(_NUMBER.findall(sentence)), 1)
         + 1.5 * bool(_TITLE.search(sentence))
         + 1.5 * dated
-        + 1.0 * bool(_HAPPENED[language].search(sentence))
+        + 3.0 * bool(_HAPPENED[language].search(sentence))
+        + 2.0 * bool(_PLAN[language].search(sentence) or _DECISION[language].search(sentence))
         - 1.5 * len(_SECOND_PERSON.findall(sentence))
     )
 
 
-def as_candidate(story: Story, line: int, said_at: datetime, language: Language) -> Candidate:
+def as_candidate(story: Story, line: int, language: Language) -> Candidate:
     text = " ".join(story.sentences)
-    lead = story.sentences[0]
-    named = [word for word in strong_words(lead, language) if not _is_calendar(word)] or strong_words(text, language)
-    name = slug(named)
-    if story.day is not None:
-        kind, folder, about = "event", "/events", "event" if language == "english" else "événement"
-        name = f"{story.day.isoformat()}-{name}"
-    elif _DECISION[language].search(lead):
-        kind, folder, about = "item", "/decisions", "decision" if language == "english" else "décision"
-    elif _PLAN[language].search(lead):
-        kind, folder, about = "item", "/plans", "plan, goal, wish" if language == "english" else "projet, but, souhait"
-    elif _HAPPENED[language].search(lead):
-        kind, folder, about = "event", "/events", "event" if language == "english" else "événement"
-    else:
-        kind, folder, about = "item", "/notes", "about"
+    named = [word for word in strong_words(story.lead, language) if not _CALENDAR.fullmatch(word)]
+    named = named or strong_words(text, language)
+    topic = _topic(story, language)
+    dated = f"{story.day.isoformat()}-" if story.day else ""
     return Candidate(
-        path=f"{folder}/{name}.md",
-        kind=kind,  # type: ignore[arg-type]
+        path=f"/{topic}/{dated}{slug(named)}.md",
+        kind="event" if topic == "events" else "item",
         statement=as_statement(text),
-        description=f"{about}: {' '.join(dict.fromkeys(named))}"[:300],
+        description=f"{_ABOUT[language][topic]}: {' '.join(dict.fromkeys(named))}"[:300],
         event_date=story.day,
         line=line,
         language=language,
     )
 
 
-def _is_calendar(word: str) -> bool:
-    return bool(_CALENDAR.fullmatch(word))
+def _topic(story: Story, language: Language) -> str:
+    if story.day is not None:
+        return "events"
+    shapes = (("decisions", _DECISION), ("plans", _PLAN), ("events", _HAPPENED))
+    return next((topic for topic, shape in shapes if shape[language].search(story.lead)), "notes")
 
 
 _CALENDAR = re.compile(
     r"mon|tues|wednes|thurs|fri|satur|sun|\w+day|weekend|lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche|\d{1,4}(?:st|nd|rd|th)?|"
     r"january|february|march|april|june|july|august|september|october|november|december|janvier|février|mars|avril|juin|"
-    r"juillet|août|septembre|octobre|novembre|décembre|dernière?|prochaine?|passée?|next|avant-hier|demain|tomorrow|two|three|deux|trois"
+    r"juillet|août|septembre|octobre|novembre|décembre|dernière?|prochaine?|passée?|next|avant-hier|demain|tomorrow|two|three|deux|trois|"
+    r"days?|weeks?|months?|jours?|semaines?|mois"
 )

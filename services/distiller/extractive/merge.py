@@ -1,11 +1,11 @@
 """Candidates meet each other and what is known: one change per slot, and none that says nothing new."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from services.distiller.answer import KnownEntry, ProposedChange
-from services.distiller.extractive.slots import Candidate, same_slot
-from services.distiller.extractive.words import stems
+from services.distiller.extractive.slots import Candidate, slot_key
+from services.distiller.extractive.words import Language, content_words, stems
 
 _NEGATION = re.compile(
     r"\b(?:not|never|no longer|can['’]?t|cannot|\w+n['’]t|hate|dislike|stopped|quit|ne|n['’]\w+|plus|jamais|déteste)\b",
@@ -17,12 +17,11 @@ _NEW_WORDS = 2
 def changes(candidates: Sequence[Candidate], known: Sequence[KnownEntry]) -> list[ProposedChange]:
     current = {entry.path: entry.statement for entry in known}
     decided: dict[str, ProposedChange] = {}
+    slots = _Slots(current)
     for candidate in candidates:
-        path = _path(candidate, [*decided, *current])
+        path = slots.path(candidate)
         before = decided.get(path)
-        if before is None:
-            decided[path] = _against_known(candidate, path, current.get(path))
-        elif _adds(candidate, before.statement or current[path]):
+        if before is None or _adds(candidate, before.statement or current[path]):
             decided[path] = _against_known(candidate, path, current.get(path))
         else:
             evidence = sorted({*before.evidence, candidate.line})
@@ -30,10 +29,20 @@ def changes(candidates: Sequence[Candidate], known: Sequence[KnownEntry]) -> lis
     return list(decided.values())
 
 
-def _path(candidate: Candidate, used: Sequence[str]) -> str:
-    if candidate.path in used or candidate.kind == "state":
-        return candidate.path
-    return next((path for path in used if same_slot(path, candidate.path, candidate.language)), candidate.path)
+class _Slots:
+    """The slots in use, found again by a restatement in other forms of the same words."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._known = list(paths)
+        self._by_key: dict[Language, dict[tuple[str, frozenset[str]], str]] = {}
+
+    def path(self, candidate: Candidate) -> str:
+        if candidate.kind == "state":
+            return candidate.path
+        language = candidate.language
+        if language not in self._by_key:
+            self._by_key[language] = {slot_key(path, language): path for path in reversed(self._known)}
+        return self._by_key[language].setdefault(slot_key(candidate.path, language), candidate.path)
 
 
 def _against_known(candidate: Candidate, path: str, known: str | None) -> ProposedChange:
@@ -57,8 +66,12 @@ def _adds(candidate: Candidate, statement: str) -> bool:
     if candidate.kind == "state":
         return True
     opposite = bool(_NEGATION.search(candidate.statement)) != bool(_NEGATION.search(statement))
-    new = stems(candidate.statement, candidate.language) - stems(statement, candidate.language)
+    new = _meaning(candidate.statement, candidate.language) - _meaning(statement, candidate.language)
     return opposite or len(new) >= _NEW_WORDS
+
+
+def _meaning(statement: str, language: Language) -> frozenset[str]:
+    return stems(content_words(statement, language), language)
 
 
 def _plain(statement: str) -> str:

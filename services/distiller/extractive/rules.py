@@ -1,32 +1,44 @@
-"""What a rule is: a way of saying something, and the slot that it fills."""
+"""What a rule is: ways of saying one thing, and the slot that it fills."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from libs.contracts.events import Kind
 
 # Up to the reason, the time or the next thought: what follows is said about the object, not part of its name.
 _OBJECT_ENDS = (
-    r"(?=\s*(?:$|[.;!…(\"]|,(?! \w+(?: \w+)?(?:,| and\b| or\b| et\b| ou\b))|\s(?:because|since|when|while|as|which|who|that|so|"
-    r"for|with|but|though|if|after|before|until|any ?more|anymore|these days|right now|now|at the moment|too|very much|a lot|"
-    r"parce|car|quand|lorsque|qui|que|mais|pour|avec|depuis|maintenant|en ce moment|aussi|beaucoup|et (?:je|j['’])|and (?:I|my))\b))"
+    r"(?=\s*(?:$|[.;!…(\"]|,(?! \w+(?: \w+)?(?:,| and\b| or\b| et\b| ou\b))"
+    r"|\s(?:because|since|when|while|as|which|who|that|so|for|with|but|though|if|after|before|until|these days|"
+    r"any ?more|right now|now|at the moment|too|very much|a lot|and (?:I|my)|"
+    r"parce|car|quand|lorsque|qui|que|mais|pour|avec|depuis|maintenant|en ce moment|aussi|beaucoup|et (?:je|j['’]))\b))"
 )
 OBJECT = r"(?P<what>[^.;!?…(\"]+?)" + _OBJECT_ENDS
-NAME = r"(?-i:[A-ZÀ-Þ])[\w&'’.-]*(?: (?:(?-i:[A-ZÀ-Þ0-9])[\w&'’.-]*|of|the|and|de|du|des|la|et|&))*(?<! of)(?<! the)(?<! and)(?<! de)(?<! et)"
+NAME = (
+    r"(?P<what>(?-i:[A-ZÀ-Þ])[\w&'’.-]*(?: (?:(?-i:[A-ZÀ-Þ0-9])[\w&'’.-]*|"
+    r"(?:of|the|and|de|du|des|la|et|&)(?= (?-i:[A-ZÀ-Þ0-9]|of\b|the\b|la\b))))*)"
+)
+ONE_NAME = r"(?P<what>(?-i:[A-ZÀ-Þ])[\w'’-]+)"
 EMAIL = r"(?P<what>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
-PHONE = r"(?P<what>\+?\(?\d[\d ().-]{5,}\d)"
+PHONE = r"[^\d+]*(?P<what>\+?\(?\d[\d ().-]{5,}\d)"
 
 
 @dataclass(frozen=True)
 class Rule:
     """`{slug}` in the path is made of the object; with `each`, a list of objects fills a slot each."""
 
-    pattern: re.Pattern[str]
     kind: Kind
     path: str
     about: str
-    each: bool = False
+    patterns: tuple[re.Pattern[str], ...]
+    each: bool
+
+    def matches(self, clause: str) -> Iterator[re.Match[str]]:
+        for pattern in self.patterns:
+            match = pattern.search(clause)
+            if match is not None:
+                yield match
 
 
-def rule(pattern: str, kind: Kind, path: str, about: str, *, each: bool = False) -> Rule:
-    return Rule(re.compile(pattern, re.IGNORECASE), kind, path, about, each)
+def rule(kind: Kind, path: str, about: str, *patterns: str, each: bool = False) -> Rule:
+    return Rule(kind, path, about, tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns), each)

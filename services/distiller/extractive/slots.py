@@ -8,16 +8,17 @@ from datetime import date, datetime
 from libs.contracts.events import Kind
 from services.distiller.extractive import english, french
 from services.distiller.extractive.dates import event_date
-from services.distiller.extractive.places import is_place
+from services.distiller.extractive.places import is_known_place, is_place
 from services.distiller.extractive.rules import Rule
 from services.distiller.extractive.text import as_statement
-from services.distiller.extractive.words import Language, content_words, slug, stem, strong_words
+from services.distiller.extractive.words import Language, content_words, slug, stems, strong_words
 
 EMPLOYER = "/job/employer.md"
 HOME = "/home/city.md"
 
 _RULES = {"english": english.RULES, "french": french.RULES}
 _LIST = re.compile(r"\s*(?:,|&|\b(?:and|or|et|ou)\b)\s*")
+_WITHOUT_DAY = ("/identity/birthday", "/likes", "/hobbies", "/allergies", "/diet", "/contact", "preferred", "favourite")
 _MAX_OBJECTS = 4
 _MAX_OBJECT_WORDS = 8
 _MAX_DESCRIPTION = 300
@@ -43,35 +44,39 @@ def slot_candidates(
     found: list[Candidate] = []
     topics: set[str] = set()
     for rule in _RULES[language]:
-        match = rule.pattern.search(clause)
-        if match is None or rule.path in topics or _topic(rule.path) in topics:
+        topic = _topic(rule.path)
+        if topic in topics:
             continue
-        targets = _targets(rule, match, clause, language, taken)
-        if not targets:
-            continue
-        topics |= {rule.path, _topic(rule.path)}
-        found.extend(
-            Candidate(
-                path=path,
-                kind="state" if "{" not in rule.path and rule.kind == "state" else rule.kind,
-                statement=as_statement(clause),
-                description=f"{rule.about}: {about}"[:_MAX_DESCRIPTION],
-                event_date=_event_date(rule, clause, said_at, language),
-                line=line,
-                language=language,
-            )
-            for path, about in targets
-        )
+        for match in rule.matches(clause):
+            targets = _targets(rule, match, clause, language, taken)
+            if targets:
+                topics.add(topic)
+                day = _event_date(rule, clause, said_at, language)
+                found.extend(
+                    Candidate(
+                        path=path,
+                        kind=rule.kind,
+                        statement=as_statement(clause),
+                        description=f"{rule.about}: {about}"[:_MAX_DESCRIPTION],
+                        event_date=day,
+                        line=line,
+                        language=language,
+                    )
+                    for path, about in targets
+                )
+                break
     return found
 
 
 def _topic(path: str) -> str:
+    if path == "preferred":
+        return "/contact/preference.md"
     return path.rsplit("/", 1)[0] if path.startswith(("/likes", "/allergies", "/pets")) else path
 
 
 def _event_date(rule: Rule, clause: str, said_at: datetime, language: Language) -> date | None:
-    # A birthday comes back every year, and `today` in a liking says only when it was said.
-    if rule.kind != "state" or rule.path == "/identity/birthday.md":
+    # A birthday comes back every year, and a day in a liking is not when the liking happened.
+    if rule.path.startswith(_WITHOUT_DAY):
         return None
     return event_date(clause, said_at, language)
 
@@ -80,14 +85,23 @@ def _targets(
     rule: Rule, match: re.Match[str], clause: str, language: Language, taken: Collection[str]
 ) -> list[tuple[str, str]]:
     groups = match.groupdict()
-    said = (groups.get("what") or groups.get("also") or groups.get("more") or "").strip(" ,.;:-")
+    said = (groups["what"] or groups.get("some") or "").strip(" ,.;:-")
     if rule.path == "moved":
         return [(_moved(said, clause, taken), said)]
+    if rule.path == EMPLOYER and is_known_place(said):
+        return []
     if rule.path == "preferred":
         return _preferred(said, groups.get("than") or "", language)
     if rule.path == "favourite":
         topic = groups["topic"]
-        return [(f"/likes/favourite-{slug([stem_of_plural(word) for word in content_words(topic, language)])}.md", f"{topic}, {said}")]
+        return [
+            (
+                f"/likes/favourite-{slug([stem_of_plural(word) for word in content_words(topic, language)])}.md",
+                f"{topic}, {said}",
+            )
+        ]
+    if rule.path == "/contact/preference.md":
+        return [(rule.path, ", ".join(content_words(said, language)))]
     if "{slug}" not in rule.path:
         return [(rule.path, " ".join(said.split()))]
     return [
@@ -106,7 +120,7 @@ def _objects(said: str, *, each: bool) -> list[str]:
     if not each:
         return [said]
     parts = [part for part in _LIST.split(said) if part]
-    if len(parts) > 1 and all(len(part.split()) <= 2 for part in parts):
+    if len(parts) > 1 and all(len(part.split()) <= 3 for part in parts):
         return parts[:_MAX_OBJECTS]
     return [said]
 
@@ -130,11 +144,7 @@ def _moved(said: str, clause: str, taken: Collection[str]) -> str:
     return EMPLOYER if EMPLOYER in taken else HOME
 
 
-def same_slot(path: str, other: str, language: Language) -> bool:
-    """`/likes/hike.md` and `/likes/hiking.md` are one slot."""
-    return _key(path, language) == _key(other, language)
-
-
-def _key(path: str, language: Language) -> tuple[str, frozenset[str]]:
+def slot_key(path: str, language: Language) -> tuple[str, frozenset[str]]:
+    """The same for `/likes/hike.md` and `/likes/hiking.md`: they are one slot."""
     folder, _, name = path.removesuffix(".md").rpartition("/")
-    return folder, frozenset(stem(part, language) for part in name.split("-"))
+    return folder, stems(name.split("-"), language)

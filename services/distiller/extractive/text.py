@@ -15,12 +15,15 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"”»)]*\s+(?=[^\s\d]|\d)|\n+")
 _ABBREVIATION = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Mme|Mlle|vs|etc|e\.g|i\.e|a\.m|p\.m)\.|\b[A-Z]\.)$")
 
 _FILLERS = re.compile(
-    r"^(?:(?:yeah|yep|yup|yes|no|nope|nah|well|oh|ah|aww|aw|wow|hey|hi|hello|hmm|so|ok|okay|anyway|actually|honestly|btw|by the way|you know|"
-    r"haha|lol|sure|thanks|thank you|thx|sorry|oh and|and|but|also|plus|oui|non|ouais|eh bien|ben|bon|bah|alors|donc|"
-    r"bonjour|salut|coucou|merci|au fait|en fait|d'accord|et|mais)\b"
-    r"(?:(?<!\bno) (?!(?:longer|more)\b)[\w'’]+){0,2}?\s*[,!.:–—-]+\s*)+",
+    r"^(?:(?:yeah|yep|yup|yes|no|nope|nah|well|oh|ah|aww?|wow|hey|hi|hello|hmm|so|ok|okay|anyway|actually|honestly|"
+    r"btw|by the way|you know|haha|lol|sure|true|bon|thanks|thank you|thx|sorry|and|but|also|plus|oui|non|ouais|eh bien|"
+    r"ben|bah|alors|donc|bonjour|salut|coucou|merci|au fait|en fait|finalement|d'accord|et|mais)\b"
+    r"(?: (?!(?:longer|more|I|my|we|our|je|mon|ma|nous)\b)[\w'’]+){0,2}?\s*[,!.:–—-]+\s*"
+    r"|(?:and|but|so|oh|et|mais|donc)\s+(?=(?:I|my|we|je|mon|ma|nous)\b|j['’]))+",
     re.IGNORECASE,
 )
+_SPEECH = re.compile(r"[\"“«]\s*(?:I|I['’]\w+|my|we|je|j['’]\w+|nous)\b[^\"”»]*[\"”»]", re.IGNORECASE)
+_ELISIONS = ("j'", "l'", "d'", "m'", "n'", "c'", "s'", "qu'")
 _CLAUSE_BREAK = {
     "english": re.compile(
         r"\s*;\s+|\s+[–—-]+\s+(?=(?:I|my|we|our)\b)"
@@ -40,22 +43,42 @@ _FIRST_PERSON = {
         re.IGNORECASE,
     ),
     "french": re.compile(
-        r"\b(?:je|mon|ma|mes|moi|nous|notre|nos)\b|\b[jm]['’]|\b(?:appelez|appelle|écrivez|écris|contactez)-moi\b", re.IGNORECASE
+        r"\b(?:je|mon|ma|mes|moi|nous|notre|nos)\b|\b[jm]['’]|\b(?:appelez|appelle|écrivez|écris|contactez)-moi\b",
+        re.IGNORECASE,
     ),
 }
-# `if I were`, `I wish`, `I hope you`: said in the first person, but nothing that is so.
+# `If I were`, `I wish`, `I hope you`: said in the first person, but nothing that is so.
 _UNREAL = {
     "english": re.compile(
-        r"^(?:if|imagine|suppose|what if|maybe|perhaps|let['’]?s|let me|can you|could you|please (?!call|text|e-?mail|contact|write|message))\b"
+        r"^(?:if|imagine|suppose|maybe|perhaps|let['’]?s|let me|who|why|which|how|remember when|"
+        r"please (?!call|text|e-?mail|contact|write|message))\b"
+        r"|^(?:what|where|when)(?:['’]s)? (?:if|is|are|was|were|do|does|did|should|can|could|would|will)\b"
+        r"|^(?:do|does|did|is|are|was|were|can|could|would|should|will|have|has|had|am)(?:n['’]t)?"
+        r" (?:I|you|we|he|she|they|it|my|your|there|this|that|the)\b"
+        r"|^(?:write|help|tell|show|give|explain|find|create|draft|summari[sz]e|translate|remind|send|book|schedule|"
+        r"generate|list|search|fix|add|remove|change|update|open|recommend|suggest|describe|compare|convert|calculate|"
+        r"rewrite|review|analy[sz]e) (?!(?:to )?me (?:at|on|by|via|instead|only|rather)\b)"
+        r"|\bI(?:['’]d like| want| need| would like) (?:you|to know|to ask|(?:some |your )?help|a hand|advice)\b"
+        r"|\bI(?:['’]m| am) (?:asking|wondering|not sure)\b|\bI have (?:a|another|one) question\b"
+        r"|\bI (?:don['’]t|do not|didn['’]t|never) (?:think|believe|know|remember|say|said)\b"
+        r"|\b(?:if|whether|unless|in case) I\b"
         r"|\bI(?:['’]d| would| could| should| might) have\b|\bI wish\b|\bif I (?:were|was|had)\b"
-        r"|\bI (?:hope|bet|guess|think|suppose|imagine|know|see|wonder|heard|can imagine|can see|can tell|hear) (?:that )?(?:you|your|he|she|they|it)\b"
-        r"|\bI['’]m (?:(?:so|really|very|super) )?(?:glad|happy|sorry|proud|excited|stoked|thrilled)(?: to hear)? (?:that |for |of )?(?:you|it|he|she|they)\b",
+        r"|\bI (?:hope|bet|guess|think|suppose|imagine|know|see|wonder|heard|hear|can (?:imagine|see|tell)) (?:that )?"
+        r"(?:you|your|he|she|they|it)\b"
+        r"|\bI['’]m (?:(?:so|really|very|super) )?(?:glad|happy|sorry|proud|excited|stoked|thrilled)(?: to hear)?"
+        r" (?:that |for |of )?(?:you|it|he|she|they)\b",
         re.IGNORECASE,
     ),
     "french": re.compile(
-        r"^(?:si|imagine|imaginons|supposons|peut-être|peux-tu|pouvez-vous|pourriez-vous|est-ce)\b"
+        r"^(?:si|imagine|imaginons|supposons|peut-être|peux-tu|pouvez-vous|pourriez-vous|est-ce|qui|que|quoi|où|comment|"
+        r"pourquoi|quel(?:le)?s?|combien)\b"
+        r"|^(?:écri|aide|di|donne|montre|explique|rédige|tradui|résume|trouve|corrige|génère|liste)[sz]?\b"
+        r"(?!-moi (?:plutôt|par|au))"
+        r"|\bje (?:veux|voudrais) (?:savoir|que (?:tu|vous))\b|\bj['’]aimerais (?:savoir|que)\b"
+        r"|\bj['’]ai (?:une question|besoin d['’]aide)\b|\bje (?:ne )?(?:pense|crois|sais) pas\b"
         r"|\bsi j['’](?:étais|avais)\b|\bj['’](?:aurais|espère que (?:tu|vous))\b|\bje (?:serais|voudrais que)\b"
-        r"|\bje (?:suis|suis très|suis si) (?:content|contente|désolé|désolée|heureux|heureuse|fier|fière) (?:pour|que|de) (?:toi|vous|tu)\b",
+        r"|\bje suis (?:très |si |vraiment )?(?:contente?|désolée?|heureu(?:x|se)|fi(?:er|ère))"
+        r" (?:pour|que|de) (?:toi|vous|tu)\b",
         re.IGNORECASE,
     ),
 }
@@ -63,8 +86,8 @@ _UNREAL = {
 
 def language_of(text: str) -> Language:
     """French where more of the grammar words are French than English; everything else is read as English."""
-    said = [re.sub(r"^(?:j|l|d|m|n|c|s|t|qu)'.*", "je", word) for word in words(text)]
-    french = sum(word in FUNCTION_WORDS["french"] for word in said)
+    said = words(text)
+    french = sum(word in FUNCTION_WORDS["french"] or word.startswith(_ELISIONS) for word in said)
     english = sum(word in FUNCTION_WORDS["english"] for word in said)
     return "french" if french > english else "english"
 
@@ -102,6 +125,8 @@ def clauses(sentence: str, language: Language) -> list[str]:
 
 
 def is_first_person(text: str, language: Language) -> bool:
+    """Said by the speaker about the speaker: no wish, no request, nobody's quoted words."""
+    text = _SPEECH.sub(" ", text)
     return bool(_FIRST_PERSON[language].search(text)) and not _UNREAL[language].search(text)
 
 
@@ -110,5 +135,5 @@ def as_statement(text: str) -> str:
     text = text.strip(" ,;:-–—")
     if len(text) > MAX_STATEMENT:
         text = text[: MAX_STATEMENT - 1].rsplit(" ", 1)[0].rstrip(" ,;:-–—") + "…"
-    ended = text if text[-1:] in ".!…\"”»)" else f"{text}."
+    ended = text if text[-1:] in '.!…"”»)' else f"{text}."
     return ended[:1].upper() + ended[1:]

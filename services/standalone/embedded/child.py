@@ -126,6 +126,13 @@ def kill_family(parent: psutil.Process) -> None:
     _are_gone(family, KILL_DEADLINE_S)
 
 
+def works_in(process: psutil.Process, name: str, directory: Path) -> bool:
+    try:
+        return process.name() == name and process.cwd() == str(directory)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
+
+
 def _are_gone(processes: list[psutil.Process], deadline_s: float) -> bool:
     deadline = time.monotonic() + deadline_s
     while not all(_is_gone(process) for process in processes):

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import psutil
 
 from services.standalone.embedded.account import Account, account_for, closed_parent
-from services.standalone.embedded.child import POLL_S, Child, kill_family
+from services.standalone.embedded.child import POLL_S, Child, kill_family, works_in
 from services.standalone.embedded.errors import EmbeddedError, plain_errors, reason
 
 PORT = 5432
@@ -173,19 +173,12 @@ class EmbeddedPostgres:
         lines = self._lock_lines()
         stale_pid = int(lines[0]) if lines else 0
         # A backend forgets its command line but stays in the data directory.
-        ours = [process for process in psutil.process_iter() if _works_in(process, self.data_dir)]
+        ours = [process for process in psutil.process_iter() if works_in(process, "postgres", self.data_dir)]
         if stale_pid in (process.pid for process in ours):
             raise EmbeddedError(f"{self.data_dir} is already in use by the Postgres with pid {stale_pid}")
         for process in ours:
             kill_family(process)
         return stale_pid
-
-
-def _works_in(process: psutil.Process, directory: Path) -> bool:
-    try:
-        return process.name() == "postgres" and process.cwd() == str(directory)
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return False
 
 
 def _socket_dir(data_dir: Path) -> Path:

@@ -1,0 +1,260 @@
+"""The rules of distillation that need no I/O: what a line may be, what an answer may say, who owns a failure."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from libs.contracts.events import Change, Evidence, Range
+from libs.contracts.limits import CHANGES_PER_BATCH, DESCRIPTION_CHARS, STATEMENT_CHARS
+from libs.contracts.requests import Line, RelatedEntry, Transcript
+from services.distiller.answer import Answer, AskedLine, KnownEntry, ProposedChange
+
+Trigger = Literal["MANUAL_ONLY", "SCHEDULED", "CONTINUOUS"]
+TRIGGERS: tuple[Trigger, ...] = ("MANUAL_ONLY", "SCHEDULED", "CONTINUOUS")
+
+PATH = re.compile(r"(/[a-z0-9][a-z0-9_-]*){2}\.md")
+PATH_CHARS = 200
+LANE_DELAYS_S = (2.0, 8.0, 30.0, 120.0, 300.0)
+PARKED_RETRY_S = 3600.0
+OURS_DELAY_S = 2.0
+AGAIN_LIMIT = 3
+MARKED = re.compile(r"<memory>.*?(?:</memory>|$)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    pipeline_uid: UUID
+    workspace_id: int
+    display_name: str | None
+    session_store_uid: UUID
+    session_store_id: str
+    memory_store_uid: UUID
+    memory_store_id: str
+    model: str | None
+    instructions: str | None
+    trigger: Trigger
+    quiet_period_s: float
+    max_wait_s: float
+    daily_token_budget: int | None
+    revision: int
+    creator_type: str
+    creator: str
+    create_time: datetime
+    update_time: datetime
+
+    @property
+    def name(self) -> str:
+        return f"memory-pipelines/{self.pipeline_uid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to distil a lane until it expires; `token` fences what is committed, `marks` what came meanwhile."""
+
+    pipeline_uid: UUID
+    actor_id: str
+    token: int
+    marks: int
+    attempts: int
+    max_lines: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A session of a lane with something to distil: items after `after`, and lines `again` after a conflict."""
+
+    session_uid: UUID
+    session_id: str
+    after: int
+    wanted: int
+    oldest_appended_at: datetime | None
+    again: tuple[int, ...] = ()
+
+
+# Who owns a failure decides what happens to the lane.
+
+
+class LaneFailure(Exception):
+    """The lane's: it tries again by itself a few times, then it is parked with this reason."""
+
+
+class Truncated(LaneFailure):
+    """The answer was cut at the output limit: the same lines fit in smaller portions."""
+
+
+class ProviderFailure(Exception):
+    """The provider's: nothing is wrong with the lane; it waits until the endpoint answers again."""
+
+    def __init__(self, reason: str, retry_after_s: float = 30.0) -> None:
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
+
+
+class Fenced(Exception):
+    """The lease was lost to another worker: nothing of this one's work counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A line in a batch, with where it came from."""
+
+    asked: AskedLine
+    session_uid: UUID
+    position: int
+    appended_at: datetime
+
+
+@dataclass
+class Portion:
+    """The lines of one distillation, being gathered session by session up to the limits."""
+
+    max_lines: int
+    max_tokens: int
+    context_lines: int
+    lines: list[Numbered] = field(default_factory=list)
+    ranges: list[Range] = field(default_factory=list)
+    tokens: int = 0
+    evidence_lines: int = 0
+    complete: bool = True
+    again_left: dict[UUID, list[int]] = field(default_factory=dict)
+    oldest_appended_at: datetime | None = None
+
+    @property
+    def full(self) -> bool:
+        return self.evidence_lines >= self.max_lines or self.tokens >= self.max_tokens
+
+    def add(self, behind: Behind, transcript: Transcript) -> None:
+        """Takes what still fits of a session. A session that is gone counts as distilled."""
+        if transcript.gone:
+            self.ranges.append(self._range(behind, behind.wanted))
+            return
+        fresh = [line for line in transcript.lines if line.position > behind.after or line.position in behind.again]
+        before = [line for line in transcript.lines if line.position <= behind.after and line not in fresh]
+        through = transcript.read_through
+        if not any(not line.copied for line in fresh):
+            self.ranges.append(self._range(behind, through))
+            self.complete &= through >= behind.wanted
+            return
+        for line in before[-self.context_lines :] if self.context_lines else ():
+            self._take(behind, line, context=True)
+        for line in fresh:
+            if self.full:
+                through = line.position - 1
+                self.again_left[behind.session_uid] = [n for n in behind.again if n >= line.position]
+                break
+            self._take(behind, line, context=line.copied)
+        self.oldest_appended_at = min(
+            (time for time in (self.oldest_appended_at, behind.oldest_appended_at) if time is not None), default=None
+        )
+        self.ranges.append(self._range(behind, max(through, behind.after)))
+        self.complete &= through >= behind.wanted and not self.again_left.get(behind.session_uid)
+
+    def _take(self, behind: Behind, line: Line, *, context: bool) -> None:
+        text = MARKED.sub(" ", line.text).strip()
+        if not text:
+            return
+        asked = AskedLine(
+            number=len(self.lines) + 1, role=line.role, text=text, said_at=line.said_at, context=context
+        )
+        self.lines.append(Numbered(asked, behind.session_uid, line.position, line.appended_at))
+        self.tokens += estimated_tokens(text)
+        self.evidence_lines += not context
+
+    def _range(self, behind: Behind, through: int) -> Range:
+        return Range(
+            session_uid=behind.session_uid, session_id=behind.session_id, after=behind.after, through=through
+        )
+
+    @property
+    def asked(self) -> list[AskedLine]:
+        return [line.asked for line in self.lines]
+
+
+def estimated_tokens(text: str) -> int:
+    """About four characters a token; a bound for batches, not a bill."""
+    return len(text) // 4 + 8
+
+
+def known_entries(related: Iterable[RelatedEntry]) -> list[KnownEntry]:
+    return [
+        KnownEntry(path=entry.path, statement=entry.statement, kind=entry.kind) for entry in related if not entry.retired
+    ]
+
+
+def request_sha256(model: str, instructions: str | None, lines: Sequence[Numbered]) -> bytes:
+    """What makes two requests the same question: model, instructions and the very lines, wherever they were read."""
+    digest = hashlib.sha256(f"{model}\x00{instructions or ''}".encode("utf-8", "surrogatepass"))
+    for line in lines:
+        digest.update(f"\x00{line.session_uid}:{line.position}:{line.asked.context}".encode())
+    return digest.digest()
+
+
+def changes_of(answer: Answer, lines: Sequence[Numbered], related: Iterable[RelatedEntry]) -> list[Change]:
+    """The validated changes of an answer, each with the entry and version that it was decided on.
+
+    Raises `LaneFailure` when a change breaks a rule: half an answer is no answer.
+    """
+    if len(answer.changes) > CHANGES_PER_BATCH:
+        raise Truncated(f"more than {CHANGES_PER_BATCH} changes")
+    by_path = {entry.path: entry for entry in related}
+    evidence_by_number = {line.asked.number: line for line in lines if not line.asked.context}
+    changes: list[Change] = []
+    for proposed in answer.changes:
+        change = _change(proposed, evidence_by_number, by_path)
+        if change.op != "set" and (change.path not in by_path or by_path[change.path].retired):
+            continue
+        same = next((n for n, c in enumerate(changes) if (c.path, c.statement) == (change.path, change.statement)), None)
+        if same is None:
+            changes.append(change)
+        else:
+            changes[same] = _with_evidence(changes[same], change)
+    return changes
+
+
+def _change(
+    proposed: ProposedChange, lines: Mapping[int, Numbered], by_path: Mapping[str, RelatedEntry]
+) -> Change:
+    if len(proposed.path) > PATH_CHARS or not PATH.fullmatch(proposed.path):
+        raise LaneFailure("wrong shape: a path must be /<topic>/<slot>.md in a-z 0-9 _ -")
+    sources = [lines[number] for number in proposed.evidence if number in lines]
+    if not sources or len(sources) != len(proposed.evidence):
+        raise LaneFailure("foreign evidence: a change must rest on lines of the batch")
+    statement = " ".join(proposed.statement.split())
+    if proposed.op == "set" and not 0 < len(statement) <= STATEMENT_CHARS:
+        raise LaneFailure(f"wrong shape: a statement must have 1 to {STATEMENT_CHARS} characters")
+    entry = by_path.get(proposed.path)
+    positions: dict[UUID, list[int]] = {}
+    for source in sources:
+        positions.setdefault(source.session_uid, []).append(source.position)
+    return Change(
+        op=proposed.op,
+        path=proposed.path,
+        entry_id=entry.entry_id if entry else None,
+        expected_version=entry.version if entry else None,
+        statement=statement if proposed.op == "set" else None,
+        description=proposed.description[:DESCRIPTION_CHARS] if proposed.op == "set" else None,
+        kind=proposed.kind,
+        said_by="assistant" if all(source.asked.role == "assistant" for source in sources) else "user",
+        said_at=max(source.asked.said_at for source in sources),
+        event_date=proposed.event_date,
+        evidence=[Evidence(session_uid=uid, positions=sorted(set(found))) for uid, found in positions.items()],
+    )
+
+
+def _with_evidence(change: Change, repeated: Change) -> Change:
+    """The same statement of the same slot, said twice in one batch, is one change with both pieces of evidence."""
+    evidence: dict[UUID, set[int]] = {}
+    for piece in (*change.evidence, *repeated.evidence):
+        evidence.setdefault(piece.session_uid, set()).update(piece.positions)
+    return change.model_copy(
+        update={"evidence": [Evidence(session_uid=uid, positions=sorted(found)) for uid, found in evidence.items()]}
+    )
+
+
+def lane_delay_s(attempts: int) -> float:
+    """The pause after the n-th failure of a lane in a row; after the last, it is parked and tried again hourly."""
+    return LANE_DELAYS_S[attempts - 1] if attempts <= len(LANE_DELAYS_S) else PARKED_RETRY_S

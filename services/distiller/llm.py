@@ -1,0 +1,233 @@
+"""The one doorway to a model. It answers `Answer`, or says whose failure it is.
+
+Named models map to endpoints. Without a configured endpoint the built-in `builtin.extractive` serves. A breaker per
+endpoint keeps a failing provider from being asked by every lane.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import openai
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+
+from services.distiller import prompts
+from services.distiller.answer import Answer, AskedLine, KnownEntry
+from services.distiller.domain import LaneFailure, ProviderFailure, Truncated
+from services.distiller.extractive import extract
+from services.distiller.settings import Settings
+from services.distiller.store.batches import Spent
+
+BUILTIN = "builtin.extractive"
+PROBE_INTERVAL_S = 30.0
+FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.DOTALL)
+
+
+class ModelConfig(BaseModel):
+    """One entry of `MODELS_FILE`: a name, what it is called at its endpoint, and other names for it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    model: str | None = None
+    aliases: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's answer as text, with what it cost."""
+
+    text: str
+    spent: Spent
+
+
+class Failed(Exception):
+    """A call that was paid for, or may have been, and did not help: `cause` says whose failure it is."""
+
+    def __init__(self, cause: Exception, spent: Spent) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        self.spent = spent
+
+
+class Model(Protocol):
+    """`paid`: whether its answers cost something and so must be kept before they are used."""
+
+    name: str
+    provider: str
+    paid: bool
+
+    async def ask(self, lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructions: str | None) -> Reply: ...
+
+
+def parse(text: str) -> Answer:
+    """The answer in a reply; fenced JSON is JSON too. Raises `LaneFailure`."""
+    fenced = FENCE.match(text)
+    try:
+        return Answer.model_validate_json(fenced.group(1) if fenced else text)
+    except ValidationError as error:
+        kind = "not JSON" if error.errors()[0]["type"] == "json_invalid" else "wrong shape"
+        raise LaneFailure(f"{kind}: {error.error_count()} errors") from None
+
+
+class Extractive:
+    """The built-in model: deterministic, offline, free."""
+
+    name = BUILTIN
+    provider = BUILTIN
+    paid = False
+
+    async def ask(self, lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructions: str | None) -> Reply:
+        return Reply(extract(lines, known).model_dump_json(), Spent(self.name, "answered"))
+
+
+class Breaker:
+    """Open after a failure of the provider: then one probe at a time, when its pause is over."""
+
+    def __init__(self) -> None:
+        self.open_until: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.open_until is not None
+
+    def check(self) -> None:
+        """Raises `ProviderFailure` while the breaker is open; lets one probe through after the pause."""
+        if self.open_until is None:
+            return
+        now = asyncio.get_running_loop().time()
+        if now < self.open_until:
+            raise ProviderFailure("the model's endpoint is failing", self.open_until - now)
+        self.open_until = now + PROBE_INTERVAL_S
+
+    def failed(self, pause_s: float) -> None:
+        self.open_until = asyncio.get_running_loop().time() + pause_s
+
+    def passed(self) -> bool:
+        """Closes it; True when it was open."""
+        was_open, self.open_until = self.is_open, None
+        return was_open
+
+
+class ChatCompletions:
+    """Any OpenAI-compatible server: Chat Completions with a JSON schema, or plain JSON where a server lacks that."""
+
+    paid = True
+
+    def __init__(
+        self, config: ModelConfig, *, timeout_s: float, output_tokens: int, client: openai.AsyncOpenAI | None = None
+    ) -> None:
+        self.name = config.name
+        self.provider = config.base_url or "openai"
+        self._model = config.model or config.name
+        self._timeout_s = timeout_s
+        self._output_tokens = output_tokens
+        self._client = client or openai.AsyncOpenAI(
+            base_url=config.base_url,
+            api_key=config.api_key.get_secret_value() if config.api_key else "none",
+            max_retries=0,
+            timeout=timeout_s,
+        )
+        self._schema_refused = False
+        self.breaker = Breaker()
+
+    async def ask(self, lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructions: str | None) -> Reply:
+        self.breaker.check()
+        messages: Any = prompts.messages(lines, known, instructions)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                try:
+                    completion = await self._complete(messages)
+                except openai.BadRequestError:
+                    if self._schema_refused:
+                        raise
+                    self._schema_refused = True
+                    completion = await self._complete(messages)
+        except TimeoutError:
+            raise self._failed(LaneFailure("deadline"), "deadline") from None
+        except openai.APITimeoutError:
+            raise self._failed(LaneFailure("deadline"), "deadline") from None
+        except openai.APIStatusError as error:
+            raise self._failed(_of_status(error), f"http_{error.status_code}") from None
+        except openai.APIConnectionError:
+            raise self._failed(ProviderFailure("the model's endpoint cannot be reached"), "unreachable") from None
+        except (json.JSONDecodeError, openai.APIError):
+            raise self._failed(LaneFailure("not JSON"), "not_json") from None
+        usage = completion.usage
+        tokens = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
+        choice = completion.choices[0] if completion.choices else None
+        if choice is None or choice.finish_reason == "content_filter" or (choice.message and choice.message.refusal):
+            raise Failed(LaneFailure("refused"), Spent(self.name, "refused", *tokens))
+        if choice.finish_reason == "length":
+            raise Failed(Truncated("truncated"), Spent(self.name, "truncated", *tokens))
+        return Reply(choice.message.content or "", Spent(self.name, "answered", *tokens))
+
+    async def _complete(self, messages: Any) -> Any:
+        schema = {"name": "changes", "schema": Answer.model_json_schema(), "strict": False}
+        response_format: Any = (
+            {"type": "json_object"} if self._schema_refused else {"type": "json_schema", "json_schema": schema}
+        )
+        return await self._client.chat.completions.create(
+            model=self._model,
+            messages=messages,
+            response_format=response_format,
+            max_tokens=self._output_tokens,
+            temperature=0,
+        )
+
+    def _failed(self, cause: Exception, outcome: str) -> Failed:
+        if isinstance(cause, ProviderFailure):
+            self.breaker.failed(cause.retry_after_s)
+        return Failed(cause, Spent(self.name, outcome))
+
+
+def _of_status(error: openai.APIStatusError) -> Exception:
+    """Whose failure a status is: 429, 402, 5xx and a refused key are the provider's; what is left is the lane's."""
+    status = error.status_code
+    if status in (401, 402, 403, 404, 408, 409, 429) or status >= 500:
+        after = error.response.headers.get("retry-after", "")
+        pause = float(after) if after.replace(".", "", 1).isdigit() else PROBE_INTERVAL_S
+        return ProviderFailure(f"the model's endpoint answered {status}", min(pause, 3600.0))
+    return LaneFailure(f"the model's endpoint refused the request with {status}")
+
+
+class Models:
+    """The models by name and alias; the default is the configured one, else the built-in one."""
+
+    def __init__(self, models: Mapping[str, Model], default: str) -> None:
+        self._models = dict(models)
+        self.default = default
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._models)
+
+    def get(self, name: str | None) -> Model | None:
+        return self._models.get(name or self.default)
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Models":
+        models: dict[str, Model] = {BUILTIN: Extractive()}
+        configs: list[ModelConfig] = []
+        if settings.models_file is not None:
+            configs = [ModelConfig.model_validate(entry) for entry in json.loads(settings.models_file.read_text())]
+        elif settings.openai_base_url or settings.openai_api_key:
+            configs = [
+                ModelConfig(
+                    name=settings.model or "gpt-4o-mini",
+                    base_url=settings.openai_base_url,
+                    api_key=settings.openai_api_key,
+                )
+            ]
+        for config in configs:
+            model = ChatCompletions(
+                config, timeout_s=settings.model_timeout_s, output_tokens=settings.model_output_tokens
+            )
+            models |= dict.fromkeys((config.name, *config.aliases), model)
+        default = settings.model if settings.model in models else (configs[0].name if configs else BUILTIN)
+        return cls(models, default)

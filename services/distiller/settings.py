@@ -1,0 +1,32 @@
+"""The distiller's settings: delivery is in the topology, models and patience are here."""
+
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from libs.chassis.settings import ServiceSettings
+
+
+class Settings(ServiceSettings):
+    models_file: Path | None = None
+    openai_base_url: str | None = None
+    openai_api_key: SecretStr | None = None
+    model: str | None = None
+    model_timeout_s: float = 60.0
+    model_output_tokens: int = 4096
+
+    batch_lines: int = 40
+    batch_tokens: int = 6000
+    context_lines: int = 5
+
+    lanes_per_process: int = 16
+    lanes_per_workspace: int = 4
+    lanes_per_turn: int = 2
+    lease_s: float = 15.0
+    poll_interval_s: float = 1.0
+
+    sweep_interval_s: float = 60.0
+    sweep_overlap_s: float = 600.0
+    full_sweep_interval_s: float = 86_400.0
+    unanswered_after_s: float = 30.0
+    schedule_interval_s: float = 86_400.0

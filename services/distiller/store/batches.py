@@ -1,0 +1,129 @@
+"""Batches: what was asked, what was answered, what was sent, and whether memory has it.
+
+asked → answered → emitted → settled. An answer is kept before anything is done with it, so that the successor of a
+killed worker does not pay again; what memory has not answered is sent again under the same `batch_id`.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from libs.chassis.database import Database
+from libs.chassis.unit_of_work import Tx
+from services.distiller.domain import Lease, Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a call of a model cost, whether or not it helped."""
+
+    model: str
+    outcome: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    batch_id: UUID
+    pipeline_uid: UUID
+    actor_id: str
+    event: str
+
+
+class Batches:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def stored_answer(self, lease: Lease, request_sha256: bytes) -> tuple[UUID, str] | None:
+        """The answer that a worker which was killed had already paid for, if it is to the same question."""
+        row = await self._database.fetchrow(
+            "select batch_id, answer from batches where pipeline_uid = $1 and actor_id = $2 and state = 'answered'"
+            " and request_sha256 = $3 order by created_at desc limit 1",
+            lease.pipeline_uid,
+            lease.actor_id,
+            request_sha256,
+        )
+        return None if row is None else (row["batch_id"], row["answer"])
+
+    async def asked(self, lease: Lease, pipeline: Pipeline, batch_id: UUID, request_sha256: bytes) -> None:
+        await self._database.write(
+            "insert into batches"
+            " (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token, request_sha256)"
+            " values ($1, $2, $3, $4, 'asked', $5, $6)",
+            batch_id,
+            lease.pipeline_uid,
+            lease.actor_id,
+            pipeline.memory_store_uid,
+            lease.token,
+            request_sha256,
+        )
+
+    async def answered(self, tx: Tx, batch_id: UUID, answer: str, spent: Spent) -> None:
+        await tx.execute(
+            "update batches set state = 'answered', answer = $2, prompt_tokens = $3, completion_tokens = $4"
+            " where batch_id = $1 and state = 'asked'",
+            batch_id,
+            answer,
+            spent.prompt_tokens,
+            spent.completion_tokens,
+        )
+
+    async def drop(self, batch_id: UUID) -> None:
+        """A question whose answer is of no use."""
+        await self._database.write("delete from batches where batch_id = $1 and state in ('asked', 'answered')", batch_id)
+
+    async def emitted(
+        self, tx: Tx, lease: Lease, pipeline: Pipeline, batch_id: UUID, request_sha256: bytes, event: str
+    ) -> None:
+        await tx.execute(
+            "insert into batches (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token,"
+            " request_sha256, event, emitted_at) values ($1, $2, $3, $4, 'emitted', $5, $6, $7, now())"
+            " on conflict (batch_id) do update set state = 'emitted', event = excluded.event, emitted_at = now(),"
+            " answer = null",
+            batch_id,
+            lease.pipeline_uid,
+            lease.actor_id,
+            pipeline.memory_store_uid,
+            lease.token,
+            request_sha256,
+            event,
+        )
+
+    async def settle(self, tx: Tx, batch_id: UUID, outcomes: str) -> Emitted | None:
+        """Marks a batch as answered by memory; None when it was settled before or is not ours."""
+        row = await tx.fetchrow(
+            "update batches set state = 'settled', settled_at = now(), outcomes = $2"
+            " where batch_id = $1 and state = 'emitted' returning batch_id, pipeline_uid, actor_id, event",
+            batch_id,
+            outcomes,
+        )
+        return None if row is None else Emitted(**row)
+
+    async def claim_unanswered(self, tx: Tx, after_s: float, limit: int) -> list[Emitted]:
+        """Batches that memory has not answered in time; each goes to one replica, and comes up again as late."""
+        rows = await tx.fetch(
+            "update batches b set emitted_at = now() from (select batch_id, emitted_at from batches"
+            "  where state = 'emitted' and emitted_at < now() - make_interval(secs => $1)"
+            "  order by emitted_at limit $2) seen"
+            " where b.batch_id = seen.batch_id and b.emitted_at = seen.emitted_at and b.state = 'emitted'"
+            " returning b.batch_id, b.pipeline_uid, b.actor_id, b.event",
+            after_s,
+            limit,
+        )
+        return [Emitted(**row) for row in rows]
+
+    async def spend(self, tx: Tx, pipeline: Pipeline, spent: Spent) -> None:
+        """Books a call on its pipeline and day (UTC)."""
+        await tx.execute(
+            "insert into usage as u (pipeline_uid, day, model, outcome, workspace_id, calls, prompt_tokens,"
+            " completion_tokens) values ($1, (now() at time zone 'UTC')::date, $2, $3, $4, 1, $5, $6)"
+            " on conflict (pipeline_uid, day, model, outcome) do update set calls = u.calls + 1,"
+            " prompt_tokens = u.prompt_tokens + excluded.prompt_tokens,"
+            " completion_tokens = u.completion_tokens + excluded.completion_tokens",
+            pipeline.pipeline_uid,
+            spent.model,
+            spent.outcome,
+            pipeline.workspace_id,
+            spent.prompt_tokens,
+            spent.completion_tokens,
+        )

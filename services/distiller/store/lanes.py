@@ -1,0 +1,368 @@
+"""Lanes: one per pipeline and actor. Marked due by events, leased by workers, fenced by counters.
+
+A lane is due while `due_at` has come, nothing of it is unanswered (`pending_batch`) and nobody holds its lease. `marks`
+counts what came: a commit leaves `due_at` alone when it saw fewer marks than there are now, so that an event during a
+distillation is never forgotten.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from libs.chassis.database import Database
+from libs.chassis.unit_of_work import Tx
+from libs.contracts.events import Range
+from services.distiller.domain import Behind, Lease
+
+READY = "due_at is not null and pending_batch is null"
+FREE = "(lease_until is null or lease_until < now())"
+BEHIND = (
+    "(s.again <> '{}' or s.distilled_position < case when p.trigger = 'CONTINUOUS' then s.known_position"
+    " else least(s.goal_position, s.known_position) end)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A session's history reached a position."""
+
+    store_uid: UUID
+    session_uid: UUID
+    session_id: str
+    actor_id: str
+    last_position: int
+    appended_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LaneView:
+    actor_id: str
+    state: str
+    behind: int
+    attempts: int
+    reason: str | None
+    due_at: datetime | None
+
+
+class Lanes:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def mark(self, marks: Sequence[Mark], pipeline_uid: UUID | None = None) -> tuple[int, float | None]:
+        """Notes positions for every pipeline of their stores, or for one; makes continuous lanes due.
+
+        Returns how many sessions were news, and the seconds until the first of their lanes is due.
+        """
+        row = await self._database.write(
+            "with m as (select p.pipeline_uid, p.workspace_id, p.trigger, p.quiet_period_s, p.max_wait_s, e.actor_id,"
+            "   e.session_uid, max(e.session_id) as session_id, max(e.last_position) as last_position,"
+            "   min(e.appended_at) as appended_at"
+            "  from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bigint[], $6::timestamptz[])"
+            "   as e (store_uid, session_uid, session_id, actor_id, last_position, appended_at)"
+            "  join pipelines p on p.session_store_uid = e.store_uid and ($7::uuid is null or p.pipeline_uid = $7)"
+            "  group by p.pipeline_uid, e.actor_id, e.session_uid),"
+            " news as (select m.* from m left join lane_sessions s on s.pipeline_uid = m.pipeline_uid"
+            "   and s.actor_id = m.actor_id and s.session_uid = m.session_uid"
+            "  where s.known_position is null or s.known_position < m.last_position"
+            "  order by m.pipeline_uid, m.actor_id, m.session_uid),"
+            " l as (insert into lanes as lane (pipeline_uid, actor_id, workspace_id, due_at, first_due_at, marks)"
+            "  select distinct on (pipeline_uid, actor_id) pipeline_uid, actor_id, workspace_id,"
+            "   case when trigger = 'CONTINUOUS' then now() + make_interval(secs => quiet_period_s) end,"
+            "   case when trigger = 'CONTINUOUS' then now() + make_interval(secs => max_wait_s) end, 1"
+            "  from news order by pipeline_uid, actor_id"
+            "  on conflict (pipeline_uid, actor_id) do update set marks = lane.marks + 1,"
+            "   due_at = case when excluded.due_at is null or lane.attempts > 0 or lane.parked_at is not null"
+            "     or lane.provider is not null then lane.due_at"
+            "     else least(excluded.due_at, coalesce(lane.first_due_at, excluded.first_due_at)) end,"
+            "   first_due_at = coalesce(lane.first_due_at, excluded.first_due_at)"
+            "  returning pipeline_uid, actor_id, due_at),"
+            " s as (insert into lane_sessions as known"
+            "   (pipeline_uid, actor_id, session_uid, session_id, known_position, oldest_appended_at)"
+            "  select news.pipeline_uid, news.actor_id, news.session_uid, news.session_id, news.last_position,"
+            "   news.appended_at from news join l using (pipeline_uid, actor_id)"
+            "  on conflict (pipeline_uid, actor_id, session_uid) do update set"
+            "   known_position = greatest(known.known_position, excluded.known_position),"
+            "   oldest_appended_at = case when known.known_position > known.distilled_position"
+            "    then coalesce(known.oldest_appended_at, excluded.oldest_appended_at)"
+            "    else excluded.oldest_appended_at end"
+            "  returning 1)"
+            " select (select count(*) from s) as news,"
+            "  (select extract(epoch from min(due_at) - now())::float8 from l) as due_in_s",
+            [mark.store_uid for mark in marks],
+            [mark.session_uid for mark in marks],
+            [mark.session_id for mark in marks],
+            [mark.actor_id for mark in marks],
+            [mark.last_position for mark in marks],
+            [mark.appended_at for mark in marks],
+            pipeline_uid,
+        )
+        return row[0]["news"], row[0]["due_in_s"]
+
+    async def due(self, per_workspace: int, limit: int, full: Collection[int]) -> list[tuple[UUID, str, int, int]]:
+        """Due lanes as (pipeline, actor, workspace, token): the workspaces take turns, the longest due first in each.
+
+        `full` are workspaces that have all the lanes at work that they may have.
+        """
+        rows = await self._database.fetch(
+            "with recursive w as ("
+            f" (select workspace_id from lanes where {READY} order by workspace_id limit 1)"
+            f" union all select (select l.workspace_id from lanes l where {READY} and l.workspace_id > w.workspace_id"
+            "   order by l.workspace_id limit 1) from w where w.workspace_id is not null)"
+            " select l.pipeline_uid, l.actor_id, l.workspace_id, l.lease_token from w cross join lateral ("
+            "  select pipeline_uid, actor_id, workspace_id, lease_token, due_at from lanes"
+            f"  where workspace_id = w.workspace_id and {READY} and due_at <= now() and {FREE}"
+            "  order by due_at limit $1) l"
+            " where w.workspace_id <> all($3::bigint[]) order by random() limit $2",
+            per_workspace,
+            limit,
+            list(full),
+        )
+        return [(row["pipeline_uid"], row["actor_id"], row["workspace_id"], row["lease_token"]) for row in rows]
+
+    async def next_due_s(self) -> float | None:
+        """Seconds until the next lane is due, 0 or less when one is."""
+        seconds = await self._database.fetchval(
+            "with recursive w as ("
+            f" (select workspace_id, due_at from lanes where {READY} order by workspace_id, due_at limit 1)"
+            " union all select n.workspace_id, n.due_at from w cross join lateral ("
+            f"  select workspace_id, due_at from lanes where {READY} and workspace_id > w.workspace_id"
+            "   order by workspace_id, due_at limit 1) n)"
+            " select extract(epoch from min(due_at) - now())::float8 from w"
+        )
+        return None if seconds is None else float(seconds)
+
+    async def lease(self, pipeline_uid: UUID, actor_id: str, token: int, lease_s: float) -> Lease | None:
+        """Takes a due lane if nobody was faster."""
+        rows = await self._database.write(
+            "update lanes set lease_token = lease_token + 1, lease_until = now() + make_interval(secs => $4)"
+            f" where pipeline_uid = $1 and actor_id = $2 and lease_token = $3 and {READY} and {FREE}"
+            " returning pipeline_uid, actor_id, lease_token as token, marks, attempts, max_lines",
+            pipeline_uid,
+            actor_id,
+            token,
+            lease_s,
+        )
+        return Lease(**rows[0]) if rows else None
+
+    async def renew(self, lease: Lease, lease_s: float) -> bool:
+        """Keeps a lease while its worker lives; False when it was lost."""
+        rows = await self._database.write(
+            "update lanes set lease_until = now() + make_interval(secs => $4)"
+            " where pipeline_uid = $1 and actor_id = $2 and lease_token = $3 and lease_until is not null returning 1",
+            lease.pipeline_uid,
+            lease.actor_id,
+            lease.token,
+            lease_s,
+        )
+        return bool(rows)
+
+    async def behind(self, lease: Lease, limit: int) -> list[Behind]:
+        """The lane's sessions with something to distil, the longest waiting first."""
+        rows = await self._database.fetch(
+            "select s.session_uid, s.session_id, s.distilled_position as after,"
+            " case when p.trigger = 'CONTINUOUS' then s.known_position"
+            "  else greatest(s.distilled_position, least(s.goal_position, s.known_position)) end as wanted,"
+            " s.oldest_appended_at, s.again from lane_sessions s join pipelines p using (pipeline_uid)"
+            f" where s.pipeline_uid = $1 and s.actor_id = $2 and {BEHIND}"
+            " order by s.oldest_appended_at nulls first, s.session_uid limit $3",
+            lease.pipeline_uid,
+            lease.actor_id,
+            limit,
+        )
+        return [Behind(**{**row, "again": tuple(row["again"])}) for row in rows]
+
+    async def advance(self, tx: Tx, lease: Lease, ranges: Sequence[Range], again_left: dict[UUID, list[int]]) -> None:
+        """Moves the watermarks of a committed batch; never back."""
+        await tx.execute(
+            "update lane_sessions s set distilled_position = greatest(s.distilled_position, r.through),"
+            " known_position = greatest(s.known_position, r.through),"
+            " oldest_appended_at = case when s.known_position <= r.through then null else s.oldest_appended_at end,"
+            " again = case when r.again = '' then '{}' else string_to_array(r.again, ',')::bigint[] end"
+            " from unnest($3::uuid[], $4::bigint[], $5::text[]) as r (session_uid, through, again)"
+            " where s.pipeline_uid = $1 and s.actor_id = $2 and s.session_uid = r.session_uid",
+            lease.pipeline_uid,
+            lease.actor_id,
+            [r.session_uid for r in ranges],
+            [r.through for r in ranges],
+            [",".join(map(str, again_left.get(r.session_uid, ()))) for r in ranges],
+        )
+
+    async def hand_over(self, tx: Tx, lease: Lease, batch_id: UUID, *, more: bool) -> bool:
+        """Ends a lease with a batch on its way; False when the lease was lost and nothing may be committed."""
+        return 1 == await tx.execute(
+            "update lanes set lease_until = null, pending_batch = $4, attempts = 0, reason = null, parked_at = null,"
+            " provider = null, max_lines = null,"
+            " due_at = case when $5 then now() when marks = $6 then null else due_at end,"
+            " first_due_at = case when $5 or marks = $6 then null else first_due_at end"
+            " where pipeline_uid = $1 and actor_id = $2 and lease_token = $3 and lease_until is not null",
+            lease.pipeline_uid,
+            lease.actor_id,
+            lease.token,
+            batch_id,
+            more,
+            lease.marks,
+        )
+
+    async def release(self, lease: Lease) -> None:
+        """Ends a lease that found nothing to do."""
+        await self._database.write(
+            "update lanes set lease_until = null, due_at = case when marks = $4 then null else due_at end,"
+            " first_due_at = case when marks = $4 then null else first_due_at end,"
+            " attempts = 0, reason = null, parked_at = null, provider = null"
+            " where pipeline_uid = $1 and actor_id = $2 and lease_token = $3",
+            lease.pipeline_uid,
+            lease.actor_id,
+            lease.token,
+            lease.marks,
+        )
+
+    async def put_off(
+        self,
+        lease: Lease,
+        pause_s: float,
+        *,
+        reason: str | None = None,
+        attempts: int | None = None,
+        parked: bool = False,
+        provider: str | None = None,
+        max_lines: int | None = None,
+    ) -> None:
+        """Ends a lease without a result: the lane comes again after a pause, with what is known of why."""
+        await self._database.write(
+            "update lanes set lease_until = null, due_at = now() + make_interval(secs => $4), reason = $5,"
+            " attempts = coalesce($6, attempts), parked_at = case when $7 then coalesce(parked_at, now()) end,"
+            " provider = $8, max_lines = coalesce($9, max_lines)"
+            " where pipeline_uid = $1 and actor_id = $2 and lease_token = $3",
+            lease.pipeline_uid,
+            lease.actor_id,
+            lease.token,
+            pause_s,
+            reason,
+            attempts,
+            parked,
+            provider,
+            max_lines,
+        )
+
+    async def settle(self, tx: Tx, pipeline_uid: UUID, actor_id: str, batch_id: UUID) -> bool:
+        """Memory has answered: the lane may be leased again."""
+        return 1 == await tx.execute(
+            "update lanes set pending_batch = null where pipeline_uid = $1 and actor_id = $2 and pending_batch = $3",
+            pipeline_uid,
+            actor_id,
+            batch_id,
+        )
+
+    async def ask_again(
+        self, tx: Tx, pipeline_uid: UUID, actor_id: str, session_uid: UUID, positions: Sequence[int], limit: int
+    ) -> bool:
+        """Has the lines of a conflicting change distilled once more; False when that was done `limit` times."""
+        again = await tx.execute(
+            "update lane_sessions set again_count = again_count + 1,"
+            " again = (select array_agg(distinct n order by n) from unnest(again || $4::bigint[]) n)"
+            " where pipeline_uid = $1 and actor_id = $2 and session_uid = $3 and again_count < $5",
+            pipeline_uid,
+            actor_id,
+            session_uid,
+            list(positions),
+            limit,
+        )
+        if again:
+            await tx.execute(
+                "update lanes set due_at = now(), marks = marks + 1 where pipeline_uid = $1 and actor_id = $2",
+                pipeline_uid,
+                actor_id,
+            )
+        return again == 1
+
+    async def reset_again(self, tx: Tx, pipeline_uid: UUID, actor_id: str) -> None:
+        await tx.execute(
+            "update lane_sessions set again_count = 0"
+            " where pipeline_uid = $1 and actor_id = $2 and again_count > 0 and again = '{}'",
+            pipeline_uid,
+            actor_id,
+        )
+
+    async def hasten(self, pipeline_uid: UUID, session_id: str) -> str | None:
+        """Makes the session's lane due at once; `due`, `parked`, or None when it is unknown or settled."""
+        rows = await self._database.write(
+            "update lanes l set due_at = case when l.parked_at is null and l.attempts = 0 then now() else l.due_at end,"
+            " marks = l.marks + 1 from lane_sessions s"
+            " where l.pipeline_uid = $1 and s.pipeline_uid = l.pipeline_uid and s.actor_id = l.actor_id"
+            " and s.session_id = $2 and (s.known_position > s.distilled_position or l.pending_batch is not null)"
+            " returning case when l.parked_at is null then 'due' else 'parked' end as reason",
+            pipeline_uid,
+            session_id,
+        )
+        return rows[0]["reason"] if rows else None
+
+    async def redrive(self, pipeline_uid: UUID, actor_id: str | None = None) -> int:
+        """Parked lanes, one actor's or all, are due at once with fresh attempts. Returns how many."""
+        rows = await self._database.write(
+            "update lanes set due_at = now(), attempts = 0, parked_at = null, marks = marks + 1"
+            " where pipeline_uid = $1 and ($2::text is null or actor_id = $2) and attempts > 0 returning 1",
+            pipeline_uid,
+            actor_id,
+        )
+        return len(rows)
+
+    async def wake_provider(self, provider: str) -> None:
+        """The endpoint answers again: all its lanes go on."""
+        await self._database.write(
+            "update lanes set due_at = now(), provider = null, marks = marks + 1 where provider = $1", provider
+        )
+
+    async def page(
+        self, pipeline_uid: UUID, state: str | None, actor_id: str | None, after: str | None, limit: int
+    ) -> list[LaneView]:
+        """By actor."""
+        rows = await self._database.fetch(
+            "select * from (select l.actor_id, l.attempts, l.reason, l.due_at,"
+            " case when l.parked_at is not null then 'parked' when l.provider is not null then 'waiting_provider'"
+            "  when l.pending_batch is not null then 'unanswered'"
+            "  when l.lease_until > now() then 'running' when l.due_at is not null then 'due'"
+            "  when b.behind > 0 then 'waiting' else 'settled' end as state, b.behind"
+            " from lanes l cross join lateral (select coalesce(sum(s.known_position - s.distilled_position), 0)::bigint"
+            "  as behind from lane_sessions s where s.pipeline_uid = l.pipeline_uid and s.actor_id = l.actor_id"
+            "  and s.known_position > s.distilled_position) b"
+            " where l.pipeline_uid = $1 and ($2::text is null or l.actor_id = $2) and l.actor_id > $3) lane"
+            " where $4::text is null or state = $4 order by actor_id limit $5",
+            pipeline_uid,
+            actor_id,
+            after or "",
+            state,
+            limit,
+        )
+        return [LaneView(**row) for row in rows]
+
+    async def forget_session(self, tx: Tx, session_uid: UUID) -> None:
+        """A session that is gone has nothing left to distil."""
+        await tx.execute("delete from lane_sessions where session_uid = $1", session_uid)
+
+    async def forget_actor(self, tx: Tx, store_column: str, store_uid: UUID, actor_id: str) -> int:
+        """Drops an actor's lanes, batches and stored answers of the pipelines on a store; returns how many rows."""
+        assert store_column in ("session_store_uid", "memory_store_uid")  # noqa: S101
+        mine = f"pipeline_uid in (select pipeline_uid from pipelines where {store_column} = $1) and actor_id = $2"
+        lanes = await tx.execute(f"delete from lanes where {mine}", store_uid, actor_id)  # noqa: S608
+        batches = await tx.execute(f"delete from batches where {mine}", store_uid, actor_id)  # noqa: S608
+        return lanes + batches
+
+    async def forget_store(self, tx: Tx, store_column: str, store_uid: UUID) -> None:
+        """Drops the lanes of the pipelines on a deleted store; the pipelines stay and say so when run."""
+        assert store_column in ("session_store_uid", "memory_store_uid")  # noqa: S101
+        mine = f"pipeline_uid in (select pipeline_uid from pipelines where {store_column} = $1)"
+        await tx.execute(f"delete from lanes where {mine}", store_uid)  # noqa: S608
+        await tx.execute(f"delete from batches where {mine}", store_uid)  # noqa: S608
+
+    async def oldest_undistilled_s(self) -> float:
+        """Age of the oldest append that waits in a lane of a continuous pipeline."""
+        age: Any = await self._database.fetchval(
+            "select extract(epoch from now() - min(s.oldest_appended_at))::float8 from lane_sessions s"
+            " join pipelines p using (pipeline_uid)"
+            " where s.known_position > s.distilled_position and p.trigger = 'CONTINUOUS'"
+        )
+        return float(age or 0)
+
+

@@ -1,0 +1,143 @@
+"""Runs: the positions known when a run starts, and whether memory has reached them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import asyncpg
+
+from libs.chassis.database import Database
+from libs.chassis.unit_of_work import Tx
+from libs.contracts.requests import ChangedSession
+from services.distiller.domain import Pipeline
+
+COLUMNS = "run_id, pipeline_uid, state, error, cursor, create_time, end_time"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    run_id: int
+    pipeline_uid: UUID
+    state: str
+    error: str | None
+    cursor: str | None
+    create_time: datetime
+    end_time: datetime | None
+
+    @property
+    def name(self) -> str:
+        return f"memory-pipelines/{self.pipeline_uid}/runs/{self.run_id}"
+
+
+def _run(row: asyncpg.Record) -> Run:
+    return Run(**row)
+
+
+class Runs:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def start(self, tx: Tx, pipeline_uid: UUID) -> Run | None:
+        """A pending run, or None while one is active."""
+        row = await tx.fetchrow(
+            "insert into runs (pipeline_uid, state) values ($1, 'PENDING') on conflict do nothing"
+            f" returning {COLUMNS}",
+            pipeline_uid,
+        )
+        return None if row is None else _run(row)
+
+    async def active(self, pipeline_uid: UUID) -> Run | None:
+        row = await self._database.fetchrow(
+            f"select {COLUMNS} from runs where pipeline_uid = $1 and state in ('PENDING', 'RUNNING')", pipeline_uid
+        )
+        return None if row is None else _run(row)
+
+    async def all_active(self) -> list[Run]:
+        rows = await self._database.fetch(
+            f"select {COLUMNS} from runs where state in ('PENDING', 'RUNNING') order by run_id"
+        )
+        return [_run(row) for row in rows]
+
+    async def get(self, pipeline_uid: UUID, run_id: int) -> Run | None:
+        row = await self._database.fetchrow(
+            f"select {COLUMNS} from runs where pipeline_uid = $1 and run_id = $2", pipeline_uid, run_id
+        )
+        return None if row is None else _run(row)
+
+    async def page(self, pipeline_uid: UUID, before: int | None, limit: int) -> list[Run]:
+        """The most recently started first."""
+        rows = await self._database.fetch(
+            f"select {COLUMNS} from runs where pipeline_uid = $1 and ($2::bigint is null or run_id < $2)"
+            " order by run_id desc limit $3",
+            pipeline_uid,
+            before,
+            limit,
+        )
+        return [_run(row) for row in rows]
+
+    async def fix_goals(
+        self, tx: Tx, run: Run, pipeline: Pipeline, sessions: list[ChangedSession], cursor: str | None
+    ) -> bool:
+        """Takes a page of sessions into the run and makes their lanes due; the last page starts it.
+
+        False when another replica took this page.
+        """
+        moved = await tx.execute(
+            "update runs set cursor = $3, state = case when $3::text is null then 'RUNNING' else state end"
+            " where run_id = $1 and state = 'PENDING' and cursor is not distinct from $2",
+            run.run_id,
+            run.cursor,
+            cursor,
+        )
+        if not moved:
+            return False
+        await tx.execute(
+            "with e as (select * from unnest($3::text[], $4::uuid[], $5::text[], $6::bigint[])"
+            "   as e (actor_id, session_uid, session_id, goal) order by 1, 2),"
+            " r as (insert into run_lanes (run_id, actor_id, session_uid, goal_position)"
+            "  select $7, actor_id, session_uid, goal from e on conflict do nothing),"
+            " l as (insert into lanes as lane (pipeline_uid, actor_id, workspace_id, due_at, marks)"
+            "  select distinct on (actor_id) $1, actor_id, $2, now(), 1 from e order by actor_id"
+            "  on conflict (pipeline_uid, actor_id) do update set due_at = now(), marks = lane.marks + 1,"
+            "   attempts = 0, parked_at = null returning actor_id)"
+            " insert into lane_sessions as s"
+            "  (pipeline_uid, actor_id, session_uid, session_id, known_position, goal_position)"
+            "  select $1, e.actor_id, e.session_uid, e.session_id, e.goal, e.goal from e join l using (actor_id)"
+            "  on conflict (pipeline_uid, actor_id, session_uid) do update set"
+            "   known_position = greatest(s.known_position, excluded.known_position),"
+            "   goal_position = greatest(s.goal_position, excluded.goal_position)",
+            run.pipeline_uid,
+            pipeline.workspace_id,
+            [session.actor_id for session in sessions],
+            [session.session_uid for session in sessions],
+            [session.session_id for session in sessions],
+            [session.last_position for session in sessions],
+            run.run_id,
+        )
+        return True
+
+    async def progress(self, run: Run) -> tuple[int, int]:
+        """How many actors of a run are still at work, and how many are parked."""
+        row = await self._database.fetchrow(
+            "select count(*) filter (where not parked) as working, count(*) filter (where parked) as parked from ("
+            "  select r.actor_id, bool_or(l.parked_at is not null) as parked from run_lanes r"
+            "  join runs on runs.run_id = r.run_id"
+            "  left join lanes l on l.pipeline_uid = runs.pipeline_uid and l.actor_id = r.actor_id"
+            "  left join lane_sessions s on s.pipeline_uid = runs.pipeline_uid and s.actor_id = r.actor_id"
+            "   and s.session_uid = r.session_uid"
+            "  where r.run_id = $1 and s.session_uid is not null"
+            "   and (s.distilled_position < r.goal_position or l.pending_batch is not null)"
+            "  group by r.actor_id) actors",
+            run.run_id,
+        )
+        assert row is not None  # noqa: S101 - an aggregate answers one row
+        return row["working"], row["parked"]
+
+    async def end(self, tx: Tx, run_id: int, state: str, error: str | None) -> bool:
+        return 1 == await tx.execute(
+            "update runs set state = $2, error = $3, end_time = now()"
+            " where run_id = $1 and state in ('PENDING', 'RUNNING')",
+            run_id,
+            state,
+            error,
+        )

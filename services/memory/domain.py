@@ -1,0 +1,223 @@
+"""The rules of entries: what a path is, which version is current, what a change does to its slot.
+
+A slot's history is the sequence of what was said of it, by (valid_from, recorded_at, version); neighbours that say the
+same are one. So the order in which conversations are imported changes nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Literal
+from uuid import UUID
+
+from libs.contracts.events import AppliedChange, Change, Kind, Outcome, Speaker
+from libs.contracts.limits import DESCRIPTION_CHARS, STATEMENT_CHARS
+
+AGENT = "MANAGED_MEMORY_ENTRY_SOURCE_TYPE_AGENT"
+DREAMER = "MANAGED_MEMORY_ENTRY_SOURCE_TYPE_DREAMER"
+INT64 = 2**63 - 1
+
+ChangeKind = Literal["set", "retired"]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a version says. A `retired` one says that nothing holds any more."""
+
+    content: str | None
+    description: str | None
+    kind: Kind
+    said_by: Speaker
+    event_date: date | None = None
+    retired: bool = False
+
+    def says_the_same(self, other: "Value") -> bool:
+        return self.retired == other.retired and (self.retired or self.content == other.content)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    version: int
+    value: Value
+    valid_from: datetime
+    recorded_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A slot with its current version; a retired one is seen by nobody.
+
+    `valid_from`: since when it says this without interruption. `last_version` and `last_recorded_at` count history too.
+    """
+
+    entry_uid: UUID
+    entry_id: str
+    actor_id: str
+    session_id: str | None
+    path: str
+    version: int
+    value: Value
+    valid_from: datetime
+    last_version: int
+    last_recorded_at: datetime
+    source_type: str
+    create_time: datetime
+    update_time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The neighbours of a moment in a slot's history. `restated_at`: when `before` was first said again after it."""
+
+    before: Version | None
+    after: Version | None
+    restated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a change comes to: versions to add in this order, or the version that its evidence supports."""
+
+    outcome: Outcome
+    add: Sequence[tuple[Value, datetime]] = ()
+    supports: int | None = None
+    moves_evidence_from: int | None = None
+    reason: str | None = None
+
+
+def path_problem(path: str, max_bytes: int) -> str | None:
+    """Why this is no entry's path, or None."""
+    if not path.startswith("/"):
+        return "path must begin with '/'"
+    if len(path.encode("utf-8", "surrogatepass")) > max_bytes:
+        return f"path may have at most {max_bytes} bytes"
+    if any(segment in ("", ".", "..") for segment in path[1:].split("/")):
+        return "path must have no empty, '.' or '..' segment"
+    if not _is_storable(path):
+        return "path must not contain NUL or half of a surrogate pair"
+    return None
+
+
+def prefix_problem(prefix: str, max_bytes: int) -> str | None:
+    """As for a path, but one '/' may end it, and '/' alone means everything."""
+    return None if prefix == "/" else path_problem(prefix.removesuffix("/") if prefix != "//" else prefix, max_bytes)
+
+
+def prefix_end(prefix: str) -> str | None:
+    """The least string after all that begin with `prefix`, in the order of code points; None when there is none."""
+    while prefix:
+        last = ord(prefix[-1])
+        if last < 0x10FFFF:
+            return prefix[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)
+        prefix = prefix[:-1]
+    return None
+
+
+def appended(existing: str | None, text: str) -> str:
+    """`text` after `existing`, on lines of its own; unchanged when it stands there already as whole lines."""
+    if not existing:
+        return text
+    if not text or f"\n{text}\n" in f"\n{existing}\n":
+        return existing
+    return f"{existing}\n{text}"
+
+
+def next_moment(now: datetime, slot: Entry | None) -> datetime:
+    """When a write becomes known: now, but after all that the slot knows, whatever the clocks of replicas say."""
+    return now if slot is None else max(now, slot.last_recorded_at + timedelta(microseconds=1))
+
+
+def change_problem(change: Change, max_path_bytes: int) -> str | None:
+    """Why a distiller's change is refused whatever the slot holds, or None."""
+    problem = path_problem(change.path, max_path_bytes)
+    texts = (change.statement, change.description, change.entry_id)
+    if problem is None and not all(_is_storable(text) for text in texts if text is not None):
+        problem = "text must not contain NUL or half of a surrogate pair"
+    elif problem is None and change.op == "set":
+        problem = _statement_problem(change)
+    elif problem is None and (change.entry_id is None or change.expected_version is None):
+        problem = f"{change.op} must name the entry and the version that it was decided on"
+    if problem is None and not _is_moment(change.said_at):
+        problem = "said_at must be a time with an offset"
+    if problem is None and not all(0 < at <= INT64 for each in change.evidence for at in each.positions):
+        problem = "positions must be greater than 0"
+    return problem
+
+
+def _statement_problem(change: Change) -> str | None:
+    if not change.statement or not change.statement.strip():
+        return "set must have a statement"
+    if len(change.statement) > STATEMENT_CHARS:
+        return f"a statement may have at most {STATEMENT_CHARS} characters"
+    if change.description is not None and len(change.description) > DESCRIPTION_CHARS:
+        return f"a description may have at most {DESCRIPTION_CHARS} characters"
+    return None
+
+
+def value_of(change: Change, slot: Entry | None) -> Value:
+    """What a change says: its statement, the statement that it confirms, or that nothing holds."""
+    if change.op == "set":
+        return Value(change.statement, change.description, change.kind, change.said_by, change.event_date)
+    if slot is None:
+        raise ValueError(f"{change.op} needs a slot")
+    if change.op == "confirm":
+        return slot.value
+    return replace(slot.value, said_by=change.said_by, retired=True)
+
+
+def plan(change: Change, slot: Entry | None, around: Around, at: datetime) -> Plan:
+    """What a change does to its slot, given what was held around `at`, the time it was said."""
+    if slot is None:
+        if change.op != "set":
+            return Plan("gone", reason="the entry does not exist")
+        if change.expected_version is not None:
+            return Plan("conflict", reason="the entry does not exist")
+        return Plan("applied", add=[(value_of(change, None), at)])
+    if change.op != "set" and slot.value.retired:
+        return Plan("gone", reason="the entry is retired")
+    value = value_of(change, slot)
+    before, after = around.before, around.after
+    if before is not None and before.value.says_the_same(value):
+        return Plan("confirmed", supports=before.version)
+    if change.expected_version != slot.version:
+        return Plan("conflict", reason=f"the entry is at version {slot.version}")
+    if change.op == "set" and slot.value.kind == "event" and not slot.value.retired:
+        return Plan("refused", reason="an event is never superseded")
+    add = [(value, at)]
+    if before is not None and around.restated_at is not None:
+        # What is said now held only until the one before was said again.
+        add.append((before.value, around.restated_at))
+        return Plan("history", add=add, moves_evidence_from=before.version)
+    return Plan("applied" if after is None else "history", add=add)
+
+
+def outcome(planned: Plan, entry: Entry | None, version: int | None) -> AppliedChange:
+    return AppliedChange(
+        outcome=planned.outcome,
+        entry_id=None if entry is None else entry.entry_id,
+        version=version if version is not None or entry is None else entry.version,
+        reason=planned.reason,
+    )
+
+
+def all_of(changes: Sequence[Change], result: Outcome, reason: str) -> list[AppliedChange]:
+    """The same outcome for every change of a batch that is not applied as a whole."""
+    return [AppliedChange(outcome=result, entry_id=change.entry_id, reason=reason) for change in changes]
+
+
+def in_utc(time: datetime) -> datetime:
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _is_moment(time: datetime) -> bool:
+    try:
+        return in_utc(time).year >= 1
+    except (OverflowError, ValueError):
+        return False
+
+
+def _is_storable(text: str) -> bool:
+    try:
+        return "\x00" not in text and bool(text.encode() or True)
+    except UnicodeEncodeError:
+        return False

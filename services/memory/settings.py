@@ -1,0 +1,28 @@
+"""The memory service's settings."""
+
+from pydantic import field_validator
+
+from libs.chassis.settings import ServiceSettings
+from services.memory.ranking import FieldWeights
+from services.memory.text import LANGUAGES
+
+
+class MemorySettings(ServiceSettings):
+    """`language`: of stores that name none. The weights say how much a word counts by where it stands."""
+
+    language: str = "english"
+    path_weight: float = 1.0
+    description_weight: float = 1.0
+    content_weight: float = 1.0
+    erasure_repeat_s: float = 30.0
+
+    @field_validator("language")
+    @classmethod
+    def _known(cls, language: str) -> str:
+        if language not in LANGUAGES:
+            raise ValueError(f"must be one of {', '.join(LANGUAGES)}")
+        return language
+
+    @property
+    def weights(self) -> FieldWeights:
+        return FieldWeights(self.path_weight, self.description_weight, self.content_weight)

@@ -1,0 +1,1 @@
+"""The rules of sessions and items, without any I/O."""

@@ -1,0 +1,44 @@
+"""What a row is once it has left the store."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    session_uid: UUID
+    session_id: str
+    actor_id: str
+    parent_session_id: str | None
+    root_session_id: str
+    forked_from_session_id: str | None
+    metadata: dict[str, str]
+    create_time: datetime
+    update_time: datetime
+    last_activity_time: datetime
+    last_position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    position: int
+    data: str
+    occurred_at: str | None
+    create_time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPage:
+    session_uid: UUID
+    items: list[Item]
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where an append's items went; all of them have one `create_time`."""
+
+    session_uid: UUID
+    first_position: int
+    create_time: datetime
+    is_replayed: bool = False

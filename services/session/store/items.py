@@ -1,0 +1,301 @@
+"""Items: an append is one statement, a list is one statement, a pop sees what the pop before it left."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from libs.chassis.auth import Caller
+from libs.chassis.database import Database
+from libs.chassis.errors import Aborted
+from libs.chassis.idempotency import IdempotencyKey, check_same
+from libs.chassis.outbox import OutboxRow, Relay
+from libs.chassis.stores import READ, WRITE
+from libs.chassis.unit_of_work import UnitOfWork
+from libs.contracts.events import ItemsAppended
+from libs.contracts.ids import uuid7
+from services.session.domain.ids import decode_item_id, item_id
+from services.session.domain.records import Appended, Item, ItemPage
+from services.session.domain.splitting import NewItem
+from services.session.store.access import GRANTED, Access, no_session
+
+# The session's row comes first: its lock puts appends in order and gives the positions. The key, the items and the
+# event are fed by that update, so that without it nothing is written, and a key that was used undoes everything.
+APPEND = f"""
+with {GRANTED}, session as (
+    update sessions t set
+        last_position = t.last_position + cardinality($8::text[]),
+        last_activity_time = greatest(t.last_activity_time, now())
+    where t.store_uid = $1 and t.session_id = $4 and (select level from granted) >= 2
+        and ($5::bigint is null or t.last_position = $5)
+    returning t.session_uid, t.actor_id, t.last_position, t.last_activity_time as create_time,
+        t.last_position - cardinality($8::text[]) as before
+), keyed as (
+    insert into idempotency_keys
+        (store_uid, key_sha256, body_sha256, resource, first_position, item_count, created_at)
+    select $1, $6, $7, session_uid::text, before + 1, cardinality($8::text[]), create_time
+    from session where $6::bytea is not null
+), written as (
+    insert into session_items (store_uid, session_uid, position, data, role, occurred_at, create_time)
+    select $1, s.session_uid, s.before + i.n, i.data, i.role, i.occurred_at, s.create_time
+    from session s, unnest($8::text[], $9::text[], $10::text[]) with ordinality as i (data, role, occurred_at, n)
+), sent as (
+    insert into outbox (message_id, subject, payload)
+    select $11, $12, json_build_object(
+        'event_id', $11::uuid, 'occurred_at', create_time, 'workspace_id', $13::bigint, 'store_uid', $1::uuid,
+        'session_uid', session_uid, 'session_id', $4::text, 'actor_id', actor_id, 'last_position', last_position)::text
+    from session returning payload
+)
+select (select level from granted) as level, s.session_uid, s.before, s.create_time, (select payload from sent)
+from (select) as one left join session s on true
+"""  # noqa: S608 - constants only
+
+PAGE = """
+with {granted}, session as (
+    select session_uid, cleared_through from sessions
+    where store_uid = $1 and session_id = $4 and (select level from granted) >= 1
+)
+select (select level from granted) as level, s.session_uid, i.position, i.data, i.occurred_at, i.create_time
+from (select) as one left join session s on true left join lateral (
+    select position, data, occurred_at, create_time from session_items
+    where store_uid = $1 and session_uid = s.session_uid and position > s.cleared_through and popped_at is null
+        and {where}
+    order by position {direction} limit $6
+) i on true
+"""
+OLDEST_FIRST = PAGE.format(granted=GRANTED, where="position > $5", direction="asc")
+NEWEST_FIRST = PAGE.format(granted=GRANTED, where="position < $5", direction="desc")
+THESE_OLDEST_FIRST = PAGE.format(granted=GRANTED, where="position = any($5::bigint[])", direction="asc")
+THESE_NEWEST_FIRST = PAGE.format(granted=GRANTED, where="position = any($5::bigint[])", direction="desc")
+
+LOCK = f"""
+with {GRANTED}
+select (select level from granted) as level, s.session_uid, s.cleared_through
+from (select) as one left join (
+    select session_uid, cleared_through from sessions
+    where store_uid = $1 and session_id = $4 and (select level from granted) >= 2 for update
+) s on true
+"""  # noqa: S608 - constants only
+
+# A pop with a key leaves its item behind a mark, because a repeat must be able to answer with it.
+POP = """
+with newest as (
+    select position from session_items
+    where store_uid = $1 and session_uid = $2 and position > $3 and popped_at is null order by position desc limit 1
+), popped as (
+    {take} where store_uid = $1 and session_uid = $2 and position = (select position from newest)
+    returning position, data, occurred_at, create_time
+), touched as (
+    update sessions set last_activity_time = greatest(last_activity_time, now())
+    where store_uid = $1 and session_uid = $2 and exists (select from popped)
+)
+select position, data, occurred_at, create_time from popped
+"""
+POP_AWAY = POP.format(take="delete from session_items")
+POP_MARKED = POP.format(take="update session_items set popped_at = now()")
+
+CLEAR = f"""
+with {GRANTED}, session as (
+    update sessions set cleared_through = last_position, last_activity_time = greatest(last_activity_time, now())
+    where store_uid = $1 and session_id = $4 and (select level from granted) >= 2
+    returning session_uid, last_position
+), purge as (
+    insert into item_purges (store_uid, session_uid, through) select $1, session_uid, last_position from session
+    on conflict (store_uid, session_uid) do update set through = excluded.through
+)
+select (select level from granted) as level, s.session_uid from (select) as one left join session s on true
+"""  # noqa: S608 - constants only
+
+POSITION_END = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """What an Idempotency-Key was used for."""
+
+    resource: str
+    first_position: int | None
+    created_at: datetime
+
+
+def _item(row: asyncpg.Record) -> Item:
+    return Item(row["position"], row["data"], row["occurred_at"], row["create_time"])
+
+
+class Items:
+    def __init__(self, access: Access, database: Database, unit_of_work: UnitOfWork, relay: Relay) -> None:
+        self._access = access
+        self._database = database
+        self._unit_of_work = unit_of_work
+        self._relay = relay
+
+    async def append(
+        self,
+        caller: Caller,
+        store_id: str,
+        session_id: str,
+        items: Sequence[NewItem],
+        *,
+        expected_position: int | None,
+        key: IdempotencyKey | None,
+    ) -> Appended:
+        """All items behind the last one, in one order with every other append, or none of them."""
+        message_id = uuid7()
+
+        async def statement(store_uid: UUID) -> list[asyncpg.Record]:
+            return await self._database.write(
+                APPEND,
+                store_uid,
+                caller.principal_type,
+                caller.principal,
+                session_id,
+                expected_position,
+                key and key.key_sha256,
+                key and key.body_sha256,
+                [item.data for item in items],
+                [item.role for item in items],
+                [item.occurred_at for item in items],
+                message_id,
+                ItemsAppended.subject,
+                caller.workspace_id,
+            )
+
+        try:
+            store_uid, (row,) = await self._access.rows(caller, store_id, WRITE, statement)
+        except asyncpg.UniqueViolationError:
+            replayed = await self._replayed(caller, store_id, key)
+            if replayed is None:
+                raise Aborted("A request with this Idempotency-Key was just undone. Repeat it.") from None
+            return replayed
+        if row["session_uid"] is None:
+            return await self._why_not(caller, store_id, store_uid, session_id, key)
+        self._relay.offer([OutboxRow(message_id, ItemsAppended.subject, row["payload"])])
+        return Appended(row["session_uid"], row["before"] + 1, row["create_time"])
+
+    async def _why_not(
+        self, caller: Caller, store_id: str, store_uid: UUID, session_id: str, key: IdempotencyKey | None
+    ) -> Appended:
+        """The first answer when this is a repeat, else the reason why an allowed append wrote nothing."""
+        replayed = await self._replayed(caller, store_id, key)
+        if replayed is not None:
+            return replayed
+        last_position = await self._database.fetchval(
+            "select last_position from sessions where store_uid = $1 and session_id = $2", store_uid, session_id
+        )
+        if last_position is None:
+            raise no_session(session_id)
+        raise Aborted(
+            f"expected_position is not the session's last position, which is {last_position}.",
+            reason="POSITION_MISMATCH",
+            metadata={"last_position": str(last_position)},
+        )
+
+    async def _replayed(self, caller: Caller, store_id: str, key: IdempotencyKey | None) -> Appended | None:
+        used = await self._used(store_id, caller, key) if key else None
+        if used is None or used.first_position is None:
+            return None
+        return Appended(UUID(used.resource), used.first_position, used.created_at, is_replayed=True)
+
+    async def _used(self, store_id: str, caller: Caller, key: IdempotencyKey) -> _Used | None:
+        row = await self._database.fetchrow(
+            "select k.body_sha256, k.resource, k.first_position, k.created_at from idempotency_keys k"
+            " join session_stores s on s.store_uid = k.store_uid"
+            " where s.workspace_id = $1 and s.store_id = $2 and k.key_sha256 = $3",
+            caller.workspace_id,
+            store_id,
+            key.key_sha256,
+        )
+        if row is None:
+            return None
+        check_same(row["body_sha256"], key)
+        return _Used(row["resource"], row["first_position"], row["created_at"])
+
+    async def page(
+        self,
+        caller: Caller,
+        store_id: str,
+        session_id: str,
+        *,
+        is_ascending: bool,
+        after: int | None,
+        positions: Sequence[int] | None,
+        limit: int,
+    ) -> ItemPage:
+        """Items beyond `after` in the asked direction, or those at `positions`."""
+        asked: Any = list(positions) if positions is not None else after
+        if positions is not None:
+            sql = THESE_OLDEST_FIRST if is_ascending else THESE_NEWEST_FIRST
+        elif is_ascending:
+            sql, asked = OLDEST_FIRST, after or 0
+        else:
+            sql, asked = NEWEST_FIRST, POSITION_END if after is None else after
+
+        async def statement(store_uid: UUID) -> list[asyncpg.Record]:
+            return await self._database.fetch(
+                sql, store_uid, caller.principal_type, caller.principal, session_id, asked, limit
+            )
+
+        _, rows = await self._access.rows(caller, store_id, READ, statement)
+        session_uid = rows[0]["session_uid"]
+        if session_uid is None:
+            raise no_session(session_id)
+        return ItemPage(session_uid, [_item(row) for row in rows if row["position"] is not None])
+
+    async def pop(
+        self, caller: Caller, store_id: str, session_id: str, key: IdempotencyKey | None
+    ) -> tuple[UUID, Item | None, bool]:
+        """Takes the newest item away for good; None when there is none. True when `key` was used before."""
+        async with self._unit_of_work.begin() as tx:
+
+            async def statement(store_uid: UUID) -> list[asyncpg.Record]:
+                return await tx.fetch(LOCK, store_uid, caller.principal_type, caller.principal, session_id)
+
+            store_uid, (session,) = await self._access.rows(caller, store_id, WRITE, statement)
+            session_uid = session["session_uid"]
+            if session_uid is None:
+                raise no_session(session_id)
+            if key and (used := await self._used(store_id, caller, key)):
+                return session_uid, await self._popped(store_uid, used.resource), True
+            row = await tx.fetchrow(
+                POP_MARKED if key else POP_AWAY, store_uid, session_uid, session["cleared_through"]
+            )
+            if key:
+                await tx.execute(
+                    "insert into idempotency_keys (store_uid, key_sha256, body_sha256, resource)"
+                    " values ($1, $2, $3, $4)",
+                    store_uid,
+                    key.key_sha256,
+                    key.body_sha256,
+                    item_id(session_uid, row["position"]) if row else str(session_uid),
+                )
+        return session_uid, _item(row) if row else None, False
+
+    async def _popped(self, store_uid: UUID, resource: str) -> Item | None:
+        """The item that a pop took, as long as its session has it behind a mark."""
+        decoded = decode_item_id(resource)
+        if decoded is None:
+            return None
+        row = await self._database.fetchrow(
+            "select position, data, occurred_at, create_time from session_items"
+            " where store_uid = $1 and session_uid = $2 and position = $3",
+            store_uid,
+            *decoded,
+        )
+        if row is None:
+            raise Aborted("What the first request with this Idempotency-Key removed is gone for good.")
+        return _item(row)
+
+    async def clear(self, caller: Caller, store_id: str, session_id: str) -> None:
+        """Hides every item at once; they are purged in the background."""
+
+        async def statement(store_uid: UUID) -> list[asyncpg.Record]:
+            return await self._database.write(
+                CLEAR, store_uid, caller.principal_type, caller.principal, session_id
+            )
+
+        _, (row,) = await self._access.rows(caller, store_id, WRITE, statement)
+        if row["session_uid"] is None:
+            raise no_session(session_id)

@@ -1,0 +1,147 @@
+"""The whole of Memstream in one process: embedded Postgres and NATS, the three services, one port."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+
+import uvicorn
+from fastapi import FastAPI
+
+from libs.chassis.keys import PRIVATE, add_key, issue_token
+from libs.chassis.metrics import Metrics
+from services.standalone.databases import make_databases, migrate
+from services.standalone.edge import Edge
+from services.standalone.embedded import EmbeddedError, EmbeddedNats, EmbeddedPostgres
+from services.standalone.embedded.errors import plain_errors
+from services.standalone.settings import SERVICES, Settings
+
+HOST = "127.0.0.1"
+WATCH_INTERVAL_S = 1.0
+DRAIN_DEADLINE_S = 10
+
+
+@dataclass(frozen=True)
+class Standalone:
+    """A running instance."""
+
+    settings: Settings
+    url: str
+    tasks: tuple["asyncio.Future[None]", ...]
+
+    async def ended(self) -> None:
+        """Returns only when it cannot go on; raises why."""
+        done, _ = await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    def token(self, principal: str, *, ttl_s: int, admin: bool = False) -> str:
+        """A token of a user in workspace 1; `FileNotFoundError` when the keys are another issuer's."""
+        return issue_token(
+            self.settings.key_dir,
+            principal=principal,
+            principal_type="USER",
+            workspace_id=1,
+            admin=admin,
+            ttl_s=ttl_s,
+        )
+
+
+@asynccontextmanager
+async def running(settings: Settings) -> AsyncIterator[Standalone]:
+    """Serves inside the block; leaving it finishes what is under way and stops the servers. Raises `EmbeddedError`."""
+    async with AsyncExitStack() as stack:
+        listener = stack.enter_context(_listener(settings.port))
+        with plain_errors(settings.data_dir):
+            settings.data_dir.mkdir(parents=True, exist_ok=True)
+        urls, nats_url, children = await _servers(settings, stack)
+        migration = asyncio.ensure_future(migrate(urls))
+        stack.callback(migration.cancel)
+        with plain_errors(settings.key_dir):
+            if not any(settings.key_dir.glob(f"*{PRIVATE}")):
+                add_key(settings.key_dir)
+        metrics = Metrics()
+        apps = {name: _build(settings, name, urls[name], nats_url, metrics) for name in SERVICES}
+        await migration
+        for app in apps.values():
+            await stack.enter_async_context(app.router.lifespan_context(app))
+        server = _Server(_http(Edge(apps, metrics.registry)))
+        serving = asyncio.ensure_future(server.serve([listener]))
+        stack.push_async_callback(_drain, server, serving)
+        watching = asyncio.ensure_future(_watch(children))
+        stack.callback(watching.cancel)
+        yield Standalone(settings, f"http://{HOST}:{listener.getsockname()[1]}", (serving, watching))
+
+
+def _listener(port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as refused:
+        listener.close()
+        raise EmbeddedError(f"cannot listen on {HOST}:{port}: {refused.strerror}; set MEMSTREAM_PORT") from refused
+    return listener
+
+
+async def _servers(settings: Settings, stack: AsyncExitStack) -> tuple[dict[str, str], str, dict[str, int]]:
+    """The services' databases and the broker, embedded where no URL is given, and the children's pids."""
+    urls = {name: url.get_secret_value() for name, url in settings.database_urls.items()}
+    children: dict[str, int] = {}
+    if urls.keys() != SERVICES.keys():
+        postgres = EmbeddedPostgres(settings.data_dir / "postgres")
+        await postgres.start()
+        stack.push_async_callback(postgres.stop)
+        urls = await make_databases(postgres) | urls
+        children["Postgres"] = postgres.pid or 0
+    if settings.nats_url:
+        return urls, settings.nats_url.get_secret_value(), children
+    nats = EmbeddedNats(settings.data_dir / "nats")
+    await nats.start()
+    stack.push_async_callback(nats.stop)
+    children["NATS"] = nats.pid or 0
+    return urls, nats.url, children
+
+
+def _build(settings: Settings, name: str, database_url: str, nats_url: str, metrics: Metrics) -> FastAPI:
+    # Imported here, so that the servers start and migrate meanwhile.
+    module = import_module(f"services.{name}.app")
+    app: FastAPI = module.build(settings.of(name, database_url=database_url, nats_url=nats_url), metrics)
+    return app
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the main module's: uvicorn would raise them again after the shutdown."""
+        yield
+
+
+def _http(edge: Edge) -> uvicorn.Config:
+    return uvicorn.Config(
+        edge,
+        loop="uvloop",
+        http="httptools",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=DRAIN_DEADLINE_S,
+    )
+
+
+async def _drain(server: uvicorn.Server, serving: "asyncio.Future[None]") -> None:
+    server.should_exit = True
+    await asyncio.wait({serving}, timeout=DRAIN_DEADLINE_S + 5)
+
+
+async def _watch(children: dict[str, int]) -> None:
+    while True:
+        for name, pid in children.items():
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                raise EmbeddedError(f"{name} ended by itself; nothing is lost, start again")
+        await asyncio.sleep(WATCH_INTERVAL_S)

@@ -1,0 +1,120 @@
+"""What the server distribution adds to the command line: `serve`, `tokens`, `keys`.
+
+Loaded for `memstream --help`, hence the imports inside the commands.
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memstream.commands import CommandError, print_json, print_text
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+KeyDir = Annotated[
+    Path | None,
+    typer.Option("--key-dir", envvar="KEY_DIR", help="The key directory.", show_default="the data directory's keys"),
+]
+DataDir = Annotated[
+    Path, typer.Option("--data-dir", envvar="MEMSTREAM_DATA_DIR", help="The data directory of `memstream serve`.")
+]
+DEFAULT_DATA_DIR = Path(".memstream")
+
+tokens = typer.Typer(help="Make tokens.", no_args_is_help=True)
+keys = typer.Typer(help="Rotate the keys that sign tokens.", no_args_is_help=True)
+
+
+def serve() -> None:
+    """Serve everything in one process until Ctrl-C; MEMSTREAM_PORT and MEMSTREAM_DATA_DIR say where."""
+    from services.standalone.__main__ import run
+    from services.standalone.__main__ import serve as until_stopped
+
+    raise typer.Exit(run(until_stopped))
+
+
+@tokens.callback()
+def _tokens() -> None:
+    """Make tokens."""
+
+
+@tokens.command("issue")
+def issue(
+    user: Annotated[str | None, typer.Option("--user", help="A user's name, usually an e-mail address.")] = None,
+    service_principal: Annotated[
+        str | None, typer.Option("--service-principal", help="A service principal's client id.")
+    ] = None,
+    workspace: Annotated[int, typer.Option("--workspace", help="The workspace, which is the tenant.")] = 1,
+    admin: Annotated[bool, typer.Option("--admin", help="May manage grants and erase, without reading data.")] = False,
+    ttl: Annotated[str, typer.Option("--ttl", help="How long it is good: 90s, 30m, 1h, 7d.")] = "1h",
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    key_dir: KeyDir = None,
+) -> None:
+    """Print a token, and nothing else, signed with the newest key."""
+    from libs.chassis.keys import issue_token
+
+    if (user is None) == (service_principal is None):
+        raise typer.BadParameter("give one of --user and --service-principal")
+    directory = key_dir or data_dir / "keys"
+    try:
+        token = issue_token(
+            directory,
+            principal=str(user or service_principal),
+            principal_type="USER" if user else "SERVICE_PRINCIPAL",
+            workspace_id=workspace,
+            admin=admin,
+            ttl_s=seconds(ttl),
+        )
+    except FileNotFoundError:
+        raise CommandError(
+            f"there is no signing key in {directory}",
+            hint="start `memstream serve` once, or make one with `memstream keys add`",
+        ) from None
+    print_text(token)
+
+
+@keys.command("add")
+def add(data_dir: DataDir = DEFAULT_DATA_DIR, key_dir: KeyDir = None) -> None:
+    """Make a key; it signs from now on, and the older ones stay trusted until they are retired."""
+    from libs.chassis.keys import add_key
+
+    kid = add_key(key_dir or data_dir / "keys")
+    print_json({"kid": kid}) or print_text(kid)
+
+
+@keys.command("list")
+def list_keys(data_dir: DataDir = DEFAULT_DATA_DIR, key_dir: KeyDir = None) -> None:
+    """The trusted keys, the one that signs last."""
+    found = _kids(key_dir or data_dir / "keys")
+    if not print_json({"keys": [{"kid": kid, "signs": kid == found[-1]} for kid in found]}):
+        print_text("\n".join(f"{kid}{'  signs' if kid == found[-1] else ''}" for kid in found))
+
+
+@keys.command("retire")
+def retire(kid: str, data_dir: DataDir = DEFAULT_DATA_DIR, key_dir: KeyDir = None) -> None:
+    """Stop trusting a key: its tokens are refused within a minute."""
+    from libs.chassis.keys import retire_key
+
+    directory = key_dir or data_dir / "keys"
+    found = _kids(directory)
+    if kid not in found:
+        raise CommandError(f"there is no key {kid} in {directory}", hint="see `memstream keys list`")
+    if len(found) == 1:
+        raise CommandError(f"{kid} is the only key", hint="first make another with `memstream keys add`")
+    retire_key(directory, kid)
+    print_json({"retired": kid}) or print_text(f"retired {kid}")
+
+
+def seconds(text: str) -> int:
+    """A duration such as 90s, 30m, 1h, 7d."""
+    match = re.fullmatch(r"([1-9]\d{0,8})([smhd])", text)
+    if match is None:
+        raise typer.BadParameter(f"'{text}' is not a duration such as 90s, 30m, 1h or 7d")
+    return int(match[1]) * UNITS[match[2]]
+
+
+def _kids(directory: Path) -> list[str]:
+    from libs.chassis.keys import PUBLIC
+
+    return sorted(path.name.removesuffix(PUBLIC) for path in directory.glob(f"*{PUBLIC}"))
