@@ -19,12 +19,13 @@ from libs.chassis.errors import PermissionDenied, Unauthenticated, Unavailable
 from libs.chassis.keys import public_keys
 from libs.chassis.logs import logger
 from libs.chassis.settings import ServiceSettings
+from libs.contracts.requests import PrincipalType
 
 ALGORITHMS = ["EdDSA", "ES256", "RS256"]
 LEEWAY_S = 30
 RELOAD_INTERVAL_S = 60
 REMEMBERED = 10_000
-PRINCIPAL_TYPES = ("USER", "SERVICE_PRINCIPAL")
+PRINCIPAL_TYPES: tuple[PrincipalType, ...] = ("USER", "SERVICE_PRINCIPAL")
 
 log = logger(__name__)
 
@@ -33,7 +34,7 @@ log = logger(__name__)
 class Caller:
     """`principal` equals a grant's principal name: an e-mail or a client id. An admin manages, but reads no data."""
 
-    principal_type: str
+    principal_type: PrincipalType
     principal: str
     workspace_id: int
     admin: bool = False
@@ -116,14 +117,15 @@ class Verifier:
     def _caller_of(self, claims: Mapping[str, Any]) -> Caller:
         settings = self._settings
         principal = claims.get(settings.claim_principal)
-        principal_type = claims.get(settings.claim_principal_type, "USER")
+        named = claims.get(settings.claim_principal_type, "USER")
+        principal_type = next((known for known in PRINCIPAL_TYPES if known == named), None)
         try:
             workspace_id = int(claims[settings.claim_workspace])
         except (KeyError, TypeError, ValueError):
             raise Unauthenticated(f"The token lacks a numeric claim '{settings.claim_workspace}'.") from None
         if not isinstance(principal, str) or not principal or "\x00" in principal:
             raise Unauthenticated(f"The token lacks a text claim '{settings.claim_principal}'.")
-        if principal_type not in PRINCIPAL_TYPES:
+        if principal_type is None:
             raise Unauthenticated(
                 f"The token's '{settings.claim_principal_type}' must be one of {', '.join(PRINCIPAL_TYPES)}."
             )

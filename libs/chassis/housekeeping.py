@@ -28,7 +28,7 @@ class Pass:
 def expiring(table: str, keep: str) -> Pass:
     """Deletes rows of `table` whose `created_at` is older than `keep`, an interval."""
     sql = (
-        f"delete from {table} where ctid = any(array(select ctid from {table}"  # noqa: S608 - names from this file only
+        f"delete from {table} where ctid = any(array(select ctid from {table}"
         f" where created_at < now() - interval '{keep}' limit {BATCH}))"
     )
     return Pass(f"expire_{table}", lambda tx: tx.execute(sql))

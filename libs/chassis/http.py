@@ -116,6 +116,8 @@ class _Frame:
             await send(message)
 
         try:
+            if "\x00" in scope["path"]:
+                raise NotFound("No name contains a NUL character.")
             await self._app(scope, self._limited(scope, receive), send_framed)
         except ApiError as error:
             await error_response(error, request)(scope, receive, send_framed)

@@ -5,9 +5,14 @@ import binascii
 import hashlib
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from libs.chassis.errors import InvalidParameter
+from libs.chassis.texts import storable
+
+INT64 = range(-(2**63), 2**63)
 
 
 def page_size(asked: str | int | None, *, default: int, maximum: int) -> int:
@@ -22,27 +27,44 @@ def page_size(asked: str | int | None, *, default: int, maximum: int) -> int:
 
 
 def encode_token(scope: Sequence[Any], cursor: Sequence[Any]) -> str:
-    """`scope` says which list and how it was asked; `cursor` is JSON: where the next page begins."""
-    body = json.dumps([_digest(scope), *cursor], separators=(",", ":"))
+    """`scope` says which list and how it was asked; `cursor` where the next page begins."""
+    body = json.dumps([_digest(scope), *map(_written, cursor)], separators=(",", ":"))
     return base64.urlsafe_b64encode(body.encode()).decode().rstrip("=")
 
 
 def decode_token(scope: Sequence[Any], token: str | None, types: Sequence[type]) -> list[Any] | None:
-    """The cursor of a token, or None without one. A malformed or foreign token is `InvalidParameter`."""
+    """The cursor of a token: `str`, `int`, `datetime` and `UUID` values. A malformed or foreign one is refused."""
     if not token:
         return None
     try:
-        body = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-    except (ValueError, binascii.Error, RecursionError):
-        body = None
-    if (
-        not isinstance(body, list)
-        or len(body) != len(types) + 1
-        or body[0] != _digest(scope)
-        or not all(type(value) is kind for value, kind in zip(body[1:], types, strict=True))
-    ):
-        raise InvalidParameter("page_token is not one that this list gave, asked in the same way. Start without it.")
-    return body[1:]
+        digest, *cursor = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        if digest != _digest(scope):
+            raise ValueError("foreign")
+        return [_read(kind, value) for kind, value in zip(types, cursor, strict=True)]
+    except (ValueError, TypeError, OverflowError, binascii.Error, RecursionError):
+        raise InvalidParameter(
+            "page_token is not one that this list gave, asked in the same way. Start without it."
+        ) from None
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, UUID) else value
+
+
+def _read(kind: type, value: Any) -> Any:
+    """A token can be forged, so nothing passes that a database would refuse."""
+    if kind is int and type(value) is int and value in INT64:
+        return value
+    if type(value) is not str or kind is int:
+        raise ValueError("another type")
+    if kind is datetime:
+        time = datetime.fromisoformat(value)
+        if time.tzinfo is None:
+            raise ValueError("no time zone")
+        return time.astimezone(UTC)
+    return UUID(value) if kind is UUID else storable(value)
 
 
 def _digest(scope: Sequence[Any]) -> str:

@@ -14,9 +14,13 @@ from pydantic import BaseModel
 from libs.chassis.database import Database
 from libs.chassis.errors import NotFound
 from libs.chassis.outbox import OutboxRow, insert
+from libs.chassis.unit_of_work import Tx
 from libs.contracts.ids import uuid7
 
-KEEP_DAYS = 30
+PARK = (
+    "insert into parked_messages (parked_id, subject, payload, reason, attempts, workspace_id, store_uid, actor_id)"
+    " values ($1, $2, $3, $4, $5, $6, $7, $8)"
+)
 
 
 class ParkedMessage(BaseModel):
@@ -35,17 +39,16 @@ class ParkedMessages:
         self._database = database
 
     async def park(self, subject: str, payload: bytes, reason: str, attempts: int) -> None:
-        facts = _facts(payload)
-        await self._database.write(
-            "insert into parked_messages"
-            " (parked_id, subject, payload, reason, attempts, workspace_id, store_uid, actor_id)"
-            " values ($1, $2, $3, $4, $5, $6, $7, $8)",
-            uuid7(),
-            subject,
-            payload,
-            reason[:500],
-            attempts,
-            *facts,
+        await self._database.write(PARK, *_row(subject, payload, reason, attempts))
+
+    async def park_in(self, tx: Tx, subject: str, payload: bytes, reason: str, attempts: int) -> None:
+        """Parks in the caller's transaction."""
+        await tx.execute(PARK, *_row(subject, payload, reason, attempts))
+
+    async def forget_actor(self, tx: Tx, store_uid: UUID, actor_id: str) -> int:
+        """Erasure reaches what is parked; returns how many."""
+        return await tx.execute(
+            "delete from parked_messages where store_uid = $1 and actor_id = $2", store_uid, actor_id
         )
 
     async def page(self, workspace_id: int, after: UUID | None, limit: int) -> list[ParkedMessage]:
@@ -75,6 +78,10 @@ class ParkedMessages:
 
     async def count(self) -> int:
         return int(await self._database.fetchval("select count(*) from parked_messages"))
+
+
+def _row(subject: str, payload: bytes, reason: str, attempts: int) -> tuple[Any, ...]:
+    return (uuid7(), subject, payload, reason[:500], attempts, *_facts(payload))
 
 
 def _facts(payload: bytes) -> tuple[int | None, UUID | None, str | None]:

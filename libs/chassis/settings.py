@@ -1,7 +1,7 @@
 """The settings that every service has. Field names are the variables' names; `.env.example` is the one list."""
 
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import SecretStr
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
@@ -18,7 +18,7 @@ class ServiceSettings(BaseSettings):
     nats_url: SecretStr = SecretStr("nats://127.0.0.1:4222")
     http_host: str = "0.0.0.0"  # noqa: S104 - a service in a container listens on every interface
     http_port: int = 8080
-    log_level: str = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     key_dir: Path | None = None
     jwks_url: str | None = None

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from uuid import UUID
 
 import asyncpg
@@ -23,7 +23,8 @@ from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.events import Event
 from libs.contracts.ids import uuid7
 
-READ, WRITE = 1, 2
+READ: Final = 1
+WRITE: Final = 2
 Level = Literal[1, 2]
 LEVEL_NAMES: Mapping[int, str] = {READ: "READ", WRITE: "WRITE"}
 
@@ -109,7 +110,7 @@ class Stores:
                 None
                 if replayed
                 else await tx.fetchrow(
-                    f"with s as (insert into {self.kind.table}"  # noqa: S608 - the kind's own table
+                    f"with s as (insert into {self.kind.table}"
                     " (store_uid, workspace_id, store_id, description, metadata, options, creator_type, creator)"
                     " values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (workspace_id, store_id) do nothing"
                     " returning *),"
@@ -133,7 +134,7 @@ class Stores:
     async def page(self, caller: Caller, after: str | None, limit: int) -> list[Store]:
         """By name: the stores that the caller may see, which for an admin is every one."""
         rows = await self._database.fetch(
-            f"select {COLUMNS}, {LEVEL} as level, coalesce(g.is_creator, false) as is_creator"  # noqa: S608
+            f"select {COLUMNS}, {LEVEL} as level, coalesce(g.is_creator, false) as is_creator"
             f" from {self.kind.table} s left join store_grants g on g.store_uid = s.store_uid"
             " and g.principal_type = $2 and g.principal = $3"
             " where s.workspace_id = $1 and s.store_id > $4 and ($5 or g.store_uid is not null)"
@@ -150,7 +151,7 @@ class Stores:
     async def find(self, caller: Caller, store_id: str) -> Store:
         """The store with the caller's level on it, which may be 0. Raises `NotFound`."""
         row = await self._database.fetchrow(
-            f"select {COLUMNS}, {LEVEL} as level, coalesce(g.is_creator, false) as is_creator"  # noqa: S608
+            f"select {COLUMNS}, {LEVEL} as level, coalesce(g.is_creator, false) as is_creator"
             f" from {self.kind.table} s left join store_grants g on g.store_uid = s.store_uid"
             " and g.principal_type = $3 and g.principal = $4 where s.workspace_id = $1 and s.store_id = $2",
             caller.workspace_id,
@@ -189,7 +190,7 @@ class Stores:
         if known is not None:
             return known
         found = await self._database.fetchval(
-            f"select store_uid from {self.kind.table} where workspace_id = $1 and store_id = $2",  # noqa: S608
+            f"select store_uid from {self.kind.table} where workspace_id = $1 and store_id = $2",
             workspace_id,
             store_id,
         )
@@ -216,7 +217,7 @@ class Stores:
         cleared = [name for name in mask - {"description", "metadata"} if options.get(name) is None]
         kept = {name: options[name] for name in mask - {"description", "metadata"} if options.get(name) is not None}
         rows = await self._database.write(
-            f"update {self.kind.table} s set"  # noqa: S608 - the kind's own table
+            f"update {self.kind.table} s set"
             " description = case when $2 then $3 else description end,"
             " metadata = case when $4 then $5::jsonb else metadata end,"
             " options = (options - $6::text[]) || $7::jsonb, update_time = now()"
@@ -237,7 +238,7 @@ class Stores:
         """The store and its grants are gone at once, its name is free; what it held is purged in the background."""
         store = await self.managed(caller, store_id)
         async with self._unit_of_work.begin() as tx:
-            gone = await tx.execute(f"delete from {self.kind.table} where store_uid = $1", store.store_uid)  # noqa: S608
+            gone = await tx.execute(f"delete from {self.kind.table} where store_uid = $1", store.store_uid)
             if not gone:
                 raise self.kind.missing(store_id)
             await tx.execute("insert into purges (store_uid) values ($1)", store.store_uid)
@@ -297,7 +298,7 @@ class Stores:
     ) -> tuple[UUID, str, int] | None:
         """For another service's question: uid, name and the principal's level, or None when there is no such store."""
         row = await self._database.fetchrow(
-            f"select s.store_uid, s.store_id, {LEVEL} as level from {self.kind.table} s"  # noqa: S608
+            f"select s.store_uid, s.store_id, {LEVEL} as level from {self.kind.table} s"
             " left join store_grants g on g.store_uid = s.store_uid and g.principal_type = $2 and g.principal = $3"
             " where s.workspace_id = $1 and (s.store_id = $4 or s.store_uid = $5)",
             workspace_id,

@@ -39,7 +39,8 @@ from services.distiller.domain import (
 )
 from services.distiller.extractive import extract
 from services.distiller.llm import Failed, Model, Models, Reply, parse
-from services.distiller.settings import Settings
+from services.distiller.metrics import Metrics
+from services.distiller.settings import DistillerSettings
 from services.distiller.store import Batches, Lanes, Pipelines
 from services.distiller.store.batches import Spent
 
@@ -63,13 +64,12 @@ class Access:
         now = asyncio.get_running_loop().time()
         if self._allowed.get(pipeline.pipeline_uid, 0.0) > now:
             return
-        kind = "USER" if pipeline.creator_type == "USER" else "SERVICE_PRINCIPAL"
         asked: tuple[tuple[str, AuthorizeStore], ...] = (
             (
                 f"session-stores/{pipeline.session_store_id}",
                 AuthorizeSessionStore(
                     workspace_id=pipeline.workspace_id,
-                    principal_type=kind,
+                    principal_type=pipeline.creator_type,
                     principal=pipeline.creator,
                     permission="READ",
                     store_uid=pipeline.session_store_uid,
@@ -79,7 +79,7 @@ class Access:
                 f"memory-stores/{pipeline.memory_store_id}",
                 AuthorizeMemoryStore(
                     workspace_id=pipeline.workspace_id,
-                    principal_type=kind,
+                    principal_type=pipeline.creator_type,
                     principal=pipeline.creator,
                     permission="WRITE",
                     store_uid=pipeline.memory_store_uid,
@@ -114,13 +114,14 @@ class Question:
 class Distiller:
     def __init__(
         self,
-        settings: Settings,
+        settings: DistillerSettings,
         models: Models,
         pipelines: Pipelines,
         lanes: Lanes,
         batches: Batches,
         unit_of_work: UnitOfWork,
         ask: Ask[BaseModel],
+        metrics: Metrics,
     ) -> None:
         self._settings = settings
         self._models = models
@@ -129,6 +130,7 @@ class Distiller:
         self._batches = batches
         self._unit_of_work = unit_of_work
         self._ask = ask
+        self._metrics = metrics
         self._access = Access(ask)  # type: ignore[arg-type]
 
     async def distil(self, workspace_id: int, lease: Lease) -> bool:
@@ -216,6 +218,7 @@ class Distiller:
         try:
             reply = await self._ask_model(question)
         except Failed as failed:
+            self._count(failed.spent)
             async with self._unit_of_work.begin() as tx:
                 await self._batches.spend(tx, question.pipeline, failed.spent)
             await self._batches.drop(batch_id)
@@ -223,7 +226,15 @@ class Distiller:
         async with self._unit_of_work.begin() as tx:
             await self._batches.answered(tx, batch_id, reply.text, reply.spent)
             await self._batches.spend(tx, question.pipeline, reply.spent)
+        self._count(reply.spent)
+        if reply.recovered:
+            await self._lanes.wake_provider(question.model.provider)
         return reply.text
+
+    def _count(self, spent: Spent) -> None:
+        self._metrics.model_calls.labels(spent.model, spent.outcome).inc()
+        self._metrics.model_tokens.labels(spent.model, "prompt").inc(spent.prompt_tokens)
+        self._metrics.model_tokens.labels(spent.model, "completion").inc(spent.completion_tokens)
 
     async def _ask_model(self, question: Question) -> Reply:
         return await question.model.ask(
@@ -261,5 +272,3 @@ class Distiller:
             if spent is not None:
                 await self._batches.spend(tx, pipeline, spent)
             tx.emit(event)
-
-

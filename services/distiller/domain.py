@@ -10,7 +10,7 @@ from uuid import UUID
 
 from libs.contracts.events import Change, Evidence, Range
 from libs.contracts.limits import CHANGES_PER_BATCH, DESCRIPTION_CHARS, STATEMENT_CHARS
-from libs.contracts.requests import Line, RelatedEntry, Transcript
+from libs.contracts.requests import Line, PrincipalType, RelatedEntry, Transcript
 from services.distiller.answer import Answer, AskedLine, KnownEntry, ProposedChange
 
 Trigger = Literal["MANUAL_ONLY", "SCHEDULED", "CONTINUOUS"]
@@ -41,7 +41,7 @@ class Pipeline:
     max_wait_s: float
     daily_token_budget: int | None
     revision: int
-    creator_type: str
+    creator_type: PrincipalType
     creator: str
     create_time: datetime
     update_time: datetime
@@ -83,14 +83,19 @@ class LaneFailure(Exception):
 
 
 class Truncated(LaneFailure):
-    """The answer was cut at the output limit: the same lines fit in smaller portions."""
+    """The answer to so many lines was cut at the output limit: they fit in smaller portions."""
+
+    def __init__(self, reason: str, lines: int = 0) -> None:
+        super().__init__(reason)
+        self.lines = lines
 
 
 class ProviderFailure(Exception):
     """The provider's: nothing is wrong with the lane; it waits until the endpoint answers again."""
 
-    def __init__(self, reason: str, retry_after_s: float = 30.0) -> None:
+    def __init__(self, reason: str, provider: str, retry_after_s: float = 30.0) -> None:
         super().__init__(reason)
+        self.provider = provider
         self.retry_after_s = retry_after_s
 
 
@@ -157,17 +162,13 @@ class Portion:
         text = MARKED.sub(" ", line.text).strip()
         if not text:
             return
-        asked = AskedLine(
-            number=len(self.lines) + 1, role=line.role, text=text, said_at=line.said_at, context=context
-        )
+        asked = AskedLine(number=len(self.lines) + 1, role=line.role, text=text, said_at=line.said_at, context=context)
         self.lines.append(Numbered(asked, behind.session_uid, line.position, line.appended_at))
         self.tokens += estimated_tokens(text)
         self.evidence_lines += not context
 
     def _range(self, behind: Behind, through: int) -> Range:
-        return Range(
-            session_uid=behind.session_uid, session_id=behind.session_id, after=behind.after, through=through
-        )
+        return Range(session_uid=behind.session_uid, session_id=behind.session_id, after=behind.after, through=through)
 
     @property
     def asked(self) -> list[AskedLine]:
@@ -181,7 +182,9 @@ def estimated_tokens(text: str) -> int:
 
 def known_entries(related: Iterable[RelatedEntry]) -> list[KnownEntry]:
     return [
-        KnownEntry(path=entry.path, statement=entry.statement, kind=entry.kind) for entry in related if not entry.retired
+        KnownEntry(path=entry.path, statement=entry.statement, kind=entry.kind)
+        for entry in related
+        if not entry.retired
     ]
 
 
@@ -198,26 +201,24 @@ def changes_of(answer: Answer, lines: Sequence[Numbered], related: Iterable[Rela
 
     Raises `LaneFailure` when a change breaks a rule: half an answer is no answer.
     """
-    if len(answer.changes) > CHANGES_PER_BATCH:
-        raise Truncated(f"more than {CHANGES_PER_BATCH} changes")
-    by_path = {entry.path: entry for entry in related}
     evidence_by_number = {line.asked.number: line for line in lines if not line.asked.context}
+    if len(answer.changes) > CHANGES_PER_BATCH:
+        raise Truncated(f"more than {CHANGES_PER_BATCH} changes", len(evidence_by_number))
+    by_path = {entry.path: entry for entry in related}
     changes: list[Change] = []
     for proposed in answer.changes:
         change = _change(proposed, evidence_by_number, by_path)
         if change.op != "set" and (change.path not in by_path or by_path[change.path].retired):
             continue
-        same = next((n for n, c in enumerate(changes) if (c.path, c.statement) == (change.path, change.statement)), None)
-        if same is None:
-            changes.append(change)
+        before = next((n for n in reversed(range(len(changes))) if changes[n].path == change.path), None)
+        if before is not None and changes[before].statement == change.statement:
+            changes[before] = _with_evidence(changes[before], change)
         else:
-            changes[same] = _with_evidence(changes[same], change)
+            changes.append(change)
     return changes
 
 
-def _change(
-    proposed: ProposedChange, lines: Mapping[int, Numbered], by_path: Mapping[str, RelatedEntry]
-) -> Change:
+def _change(proposed: ProposedChange, lines: Mapping[int, Numbered], by_path: Mapping[str, RelatedEntry]) -> Change:
     if len(proposed.path) > PATH_CHARS or not PATH.fullmatch(proposed.path):
         raise LaneFailure("wrong shape: a path must be /<topic>/<slot>.md in a-z 0-9 _ -")
     sources = [lines[number] for number in proposed.evidence if number in lines]

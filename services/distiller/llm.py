@@ -18,7 +18,7 @@ from services.distiller import prompts
 from services.distiller.answer import Answer, AskedLine, KnownEntry
 from services.distiller.domain import LaneFailure, ProviderFailure, Truncated
 from services.distiller.extractive import extract
-from services.distiller.settings import Settings
+from services.distiller.settings import DistillerSettings
 from services.distiller.store.batches import Spent
 
 BUILTIN = "builtin.extractive"
@@ -40,10 +40,11 @@ class ModelConfig(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A model's answer as text, with what it cost."""
+    """A model's answer as text, with what it cost; `recovered` when the provider had been failing until now."""
 
     text: str
     spent: Spent
+    recovered: bool = False
 
 
 class Failed(Exception):
@@ -89,7 +90,8 @@ class Extractive:
 class Breaker:
     """Open after a failure of the provider: then one probe at a time, when its pause is over."""
 
-    def __init__(self) -> None:
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
         self.open_until: float | None = None
 
     @property
@@ -102,7 +104,7 @@ class Breaker:
             return
         now = asyncio.get_running_loop().time()
         if now < self.open_until:
-            raise ProviderFailure("the model's endpoint is failing", self.open_until - now)
+            raise ProviderFailure("the model's endpoint is failing", self._provider, self.open_until - now)
         self.open_until = now + PROBE_INTERVAL_S
 
     def failed(self, pause_s: float) -> None:
@@ -134,7 +136,7 @@ class ChatCompletions:
             timeout=timeout_s,
         )
         self._schema_refused = False
-        self.breaker = Breaker()
+        self.breaker = Breaker(self.provider)
 
     async def ask(self, lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructions: str | None) -> Reply:
         self.breaker.check()
@@ -153,9 +155,11 @@ class ChatCompletions:
         except openai.APITimeoutError:
             raise self._failed(LaneFailure("deadline"), "deadline") from None
         except openai.APIStatusError as error:
-            raise self._failed(_of_status(error), f"http_{error.status_code}") from None
+            raise self._failed(self._of_status(error), f"http_{error.status_code}") from None
         except openai.APIConnectionError:
-            raise self._failed(ProviderFailure("the model's endpoint cannot be reached"), "unreachable") from None
+            raise self._failed(
+                ProviderFailure("the model's endpoint cannot be reached", self.provider), "unreachable"
+            ) from None
         except (json.JSONDecodeError, openai.APIError):
             raise self._failed(LaneFailure("not JSON"), "not_json") from None
         usage = completion.usage
@@ -164,8 +168,10 @@ class ChatCompletions:
         if choice is None or choice.finish_reason == "content_filter" or (choice.message and choice.message.refusal):
             raise Failed(LaneFailure("refused"), Spent(self.name, "refused", *tokens))
         if choice.finish_reason == "length":
-            raise Failed(Truncated("truncated"), Spent(self.name, "truncated", *tokens))
-        return Reply(choice.message.content or "", Spent(self.name, "answered", *tokens))
+            raise Failed(
+                Truncated("truncated", sum(not line.context for line in lines)), Spent(self.name, "truncated", *tokens)
+            )
+        return Reply(choice.message.content or "", Spent(self.name, "answered", *tokens), self.breaker.passed())
 
     async def _complete(self, messages: Any) -> Any:
         schema = {"name": "changes", "schema": Answer.model_json_schema(), "strict": False}
@@ -185,15 +191,14 @@ class ChatCompletions:
             self.breaker.failed(cause.retry_after_s)
         return Failed(cause, Spent(self.name, outcome))
 
-
-def _of_status(error: openai.APIStatusError) -> Exception:
-    """Whose failure a status is: 429, 402, 5xx and a refused key are the provider's; what is left is the lane's."""
-    status = error.status_code
-    if status in (401, 402, 403, 404, 408, 409, 429) or status >= 500:
-        after = error.response.headers.get("retry-after", "")
-        pause = float(after) if after.replace(".", "", 1).isdigit() else PROBE_INTERVAL_S
-        return ProviderFailure(f"the model's endpoint answered {status}", min(pause, 3600.0))
-    return LaneFailure(f"the model's endpoint refused the request with {status}")
+    def _of_status(self, error: openai.APIStatusError) -> Exception:
+        """Whose failure a status is: 429, 402, 5xx and a refused key are the provider's; what is left is the lane's."""
+        status = error.status_code
+        if status in (401, 402, 403, 404, 408, 409, 429) or status >= 500:
+            after = error.response.headers.get("retry-after", "")
+            pause = float(after) if after.replace(".", "", 1).isdigit() else PROBE_INTERVAL_S
+            return ProviderFailure(f"the model's endpoint answered {status}", self.provider, min(pause, 3600.0))
+        return LaneFailure(f"the model's endpoint refused the request with {status}")
 
 
 class Models:
@@ -211,7 +216,7 @@ class Models:
         return self._models.get(name or self.default)
 
     @classmethod
-    def of(cls, settings: Settings) -> "Models":
+    def of(cls, settings: DistillerSettings) -> "Models":
         models: dict[str, Model] = {BUILTIN: Extractive()}
         configs: list[ModelConfig] = []
         if settings.models_file is not None:

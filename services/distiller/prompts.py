@@ -31,9 +31,7 @@ Rules:
 """
 
 
-def messages(
-    lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructions: str | None
-) -> list[dict[str, str]]:
+def messages(lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructions: str | None) -> list[dict[str, str]]:
     """Chat messages: the rules, the pipeline's instructions, the known slots, the numbered lines."""
     parts = []
     if instructions:

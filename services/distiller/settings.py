@@ -7,7 +7,7 @@ from pydantic import SecretStr
 from libs.chassis.settings import ServiceSettings
 
 
-class Settings(ServiceSettings):
+class DistillerSettings(ServiceSettings):
     models_file: Path | None = None
     openai_base_url: str | None = None
     openai_api_key: SecretStr | None = None

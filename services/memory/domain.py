@@ -75,13 +75,27 @@ class Around:
 
 
 @dataclass(frozen=True, slots=True)
+class Addition:
+    """A version to add; `is_current` when it comes last in the history of its slot."""
+
+    value: Value
+    at: datetime
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """What a change comes to: versions to add in this order, or the version that its evidence supports."""
+    """What a change comes to: versions to add, the change's own first, or the version that its evidence supports.
+
+    `holds_since`: from when on the slot then says what it says. The evidence of `splits` from the last addition on
+    belongs to that addition.
+    """
 
     outcome: Outcome
-    add: Sequence[tuple[Value, datetime]] = ()
+    add: Sequence[Addition] = ()
+    holds_since: datetime | None = None
     supports: int | None = None
-    moves_evidence_from: int | None = None
+    splits: int | None = None
     reason: str | None = None
 
 
@@ -93,7 +107,7 @@ def path_problem(path: str, max_bytes: int) -> str | None:
         return f"path may have at most {max_bytes} bytes"
     if any(segment in ("", ".", "..") for segment in path[1:].split("/")):
         return "path must have no empty, '.' or '..' segment"
-    if not _is_storable(path):
+    if not is_storable(path):
         return "path must not contain NUL or half of a surrogate pair"
     return None
 
@@ -131,7 +145,7 @@ def change_problem(change: Change, max_path_bytes: int) -> str | None:
     """Why a distiller's change is refused whatever the slot holds, or None."""
     problem = path_problem(change.path, max_path_bytes)
     texts = (change.statement, change.description, change.entry_id)
-    if problem is None and not all(_is_storable(text) for text in texts if text is not None):
+    if problem is None and not all(is_storable(text) for text in texts if text is not None):
         problem = "text must not contain NUL or half of a surrogate pair"
     elif problem is None and change.op == "set":
         problem = _statement_problem(change)
@@ -162,7 +176,7 @@ def value_of(change: Change, slot: Entry | None) -> Value:
         raise ValueError(f"{change.op} needs a slot")
     if change.op == "confirm":
         return slot.value
-    return replace(slot.value, said_by=change.said_by, retired=True)
+    return replace(slot.value, content=None, description=None, said_by=change.said_by, retired=True)
 
 
 def plan(change: Change, slot: Entry | None, around: Around, at: datetime) -> Plan:
@@ -172,23 +186,35 @@ def plan(change: Change, slot: Entry | None, around: Around, at: datetime) -> Pl
             return Plan("gone", reason="the entry does not exist")
         if change.expected_version is not None:
             return Plan("conflict", reason="the entry does not exist")
-        return Plan("applied", add=[(value_of(change, None), at)])
+        return Plan("applied", [Addition(value_of(change, None), at, is_current=True)], at)
     if change.op != "set" and slot.value.retired:
         return Plan("gone", reason="the entry is retired")
     value = value_of(change, slot)
-    before, after = around.before, around.after
+    before = around.before
     if before is not None and before.value.says_the_same(value):
         return Plan("confirmed", supports=before.version)
     if change.expected_version != slot.version:
         return Plan("conflict", reason=f"the entry is at version {slot.version}")
     if change.op == "set" and slot.value.kind == "event" and not slot.value.retired:
         return Plan("refused", reason="an event is never superseded")
-    add = [(value, at)]
+    return _insert(value, slot, around, at)
+
+
+def _insert(value: Value, slot: Entry, around: Around, at: datetime) -> Plan:
+    before, after = around.before, around.after
     if before is not None and around.restated_at is not None:
         # What is said now held only until the one before was said again.
-        add.append((before.value, around.restated_at))
-        return Plan("history", add=add, moves_evidence_from=before.version)
-    return Plan("applied" if after is None else "history", add=add)
+        again = Addition(before.value, around.restated_at, is_current=after is None)
+        since = around.restated_at if at >= slot.valid_from else slot.valid_from
+        return Plan("history", [Addition(value, at, is_current=False), again], since, splits=before.version)
+    if after is None:
+        return Plan("applied", [Addition(value, at, is_current=True)], at)
+    since = slot.valid_from
+    if at >= slot.valid_from:
+        since = after.valid_from
+    elif after.valid_from == slot.valid_from and after.value.says_the_same(value):
+        since = at
+    return Plan("history", [Addition(value, at, is_current=False)], since)
 
 
 def outcome(planned: Plan, entry: Entry | None, version: int | None) -> AppliedChange:
@@ -216,7 +242,7 @@ def _is_moment(time: datetime) -> bool:
         return False
 
 
-def _is_storable(text: str) -> bool:
+def is_storable(text: str) -> bool:
     try:
         return "\x00" not in text and bool(text.encode() or True)
     except UnicodeEncodeError:

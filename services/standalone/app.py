@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -22,6 +22,8 @@ from services.standalone.settings import SERVICES, Settings
 HOST = "127.0.0.1"
 WATCH_INTERVAL_S = 1.0
 DRAIN_DEADLINE_S = 10
+CONNECT_DEADLINE_S = 20.0
+POLL_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ async def running(settings: Settings) -> AsyncIterator[Standalone]:
         server = _Server(_http(Edge(apps, metrics.registry)))
         serving = asyncio.ensure_future(server.serve([listener]))
         stack.push_async_callback(_drain, server, serving)
+        await _until_connected(apps.values())
         watching = asyncio.ensure_future(_watch(children))
         stack.callback(watching.cancel)
         yield Standalone(settings, f"http://{HOST}:{listener.getsockname()[1]}", (serving, watching))
@@ -134,6 +137,15 @@ def _http(edge: Edge) -> uvicorn.Config:
     )
 
 
+async def _until_connected(apps: Iterable[FastAPI]) -> None:
+    """HTTP opens without the broker, but here it is our own, so who is told of the address finds everything there."""
+    deadline = asyncio.get_running_loop().time() + CONNECT_DEADLINE_S
+    while not all(app.state.chassis.bus.connected for app in apps):
+        if asyncio.get_running_loop().time() > deadline:
+            return
+        await asyncio.sleep(POLL_S)
+
+
 async def _drain(server: uvicorn.Server, serving: "asyncio.Future[None]") -> None:
     server.should_exit = True
     await asyncio.wait({serving}, timeout=DRAIN_DEADLINE_S + 5)
@@ -142,6 +154,10 @@ async def _drain(server: uvicorn.Server, serving: "asyncio.Future[None]") -> Non
 async def _watch(children: dict[str, int]) -> None:
     while True:
         for name, pid in children.items():
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if _has_ended(pid):
                 raise EmbeddedError(f"{name} ended by itself; nothing is lost, start again")
         await asyncio.sleep(WATCH_INTERVAL_S)
+
+
+def _has_ended(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

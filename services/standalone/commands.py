@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from memstream.commands import CommandError, print_json, print_text
+from memstream.console import console
+from memstream.errors import MemstreamError
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -36,11 +37,12 @@ def serve() -> None:
 
 @tokens.callback()
 def _tokens() -> None:
-    """Make tokens."""
+    """Make tokens."""  # with a callback, `issue` stays a command of its own
 
 
 @tokens.command("issue")
 def issue(
+    ctx: typer.Context,
     user: Annotated[str | None, typer.Option("--user", help="A user's name, usually an e-mail address.")] = None,
     service_principal: Annotated[
         str | None, typer.Option("--service-principal", help="A service principal's client id.")
@@ -67,43 +69,43 @@ def issue(
             ttl_s=seconds(ttl),
         )
     except FileNotFoundError:
-        raise CommandError(
+        raise MemstreamError(
             f"there is no signing key in {directory}",
             hint="start `memstream serve` once, or make one with `memstream keys add`",
         ) from None
-    print_text(token)
+    console(ctx).show({"token": token}, token)
 
 
 @keys.command("add")
-def add(data_dir: DataDir = DEFAULT_DATA_DIR, key_dir: KeyDir = None) -> None:
+def add(ctx: typer.Context, data_dir: DataDir = DEFAULT_DATA_DIR, key_dir: KeyDir = None) -> None:
     """Make a key; it signs from now on, and the older ones stay trusted until they are retired."""
     from libs.chassis.keys import add_key
 
     kid = add_key(key_dir or data_dir / "keys")
-    print_json({"kid": kid}) or print_text(kid)
+    console(ctx).show({"kid": kid}, kid)
 
 
 @keys.command("list")
-def list_keys(data_dir: DataDir = DEFAULT_DATA_DIR, key_dir: KeyDir = None) -> None:
+def list_keys(ctx: typer.Context, data_dir: DataDir = DEFAULT_DATA_DIR, key_dir: KeyDir = None) -> None:
     """The trusted keys, the one that signs last."""
     found = _kids(key_dir or data_dir / "keys")
-    if not print_json({"keys": [{"kid": kid, "signs": kid == found[-1]} for kid in found]}):
-        print_text("\n".join(f"{kid}{'  signs' if kid == found[-1] else ''}" for kid in found))
+    rows = [{"kid": kid, "signs": kid == found[-1]} for kid in found]
+    console(ctx).show({"keys": rows}, "\n".join(f"{kid}{'  signs' if kid == found[-1] else ''}" for kid in found))
 
 
 @keys.command("retire")
-def retire(kid: str, data_dir: DataDir = DEFAULT_DATA_DIR, key_dir: KeyDir = None) -> None:
+def retire(ctx: typer.Context, kid: str, data_dir: DataDir = DEFAULT_DATA_DIR, key_dir: KeyDir = None) -> None:
     """Stop trusting a key: its tokens are refused within a minute."""
     from libs.chassis.keys import retire_key
 
     directory = key_dir or data_dir / "keys"
     found = _kids(directory)
     if kid not in found:
-        raise CommandError(f"there is no key {kid} in {directory}", hint="see `memstream keys list`")
+        raise MemstreamError(f"there is no key {kid} in {directory}", hint="see `memstream keys list`")
     if len(found) == 1:
-        raise CommandError(f"{kid} is the only key", hint="first make another with `memstream keys add`")
+        raise MemstreamError(f"{kid} is the only key", hint="first make another with `memstream keys add`")
     retire_key(directory, kid)
-    print_json({"retired": kid}) or print_text(f"retired {kid}")
+    console(ctx).show({"retired": kid}, f"retired {kid}")
 
 
 def seconds(text: str) -> int:

@@ -7,11 +7,11 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from importlib import import_module
 
 import asyncpg
 
-import services
+from libs.chassis.command import revisions
 from services.standalone.embedded import EmbeddedError, EmbeddedPostgres
 from services.standalone.embedded.errors import reason
 from services.standalone.settings import SERVICES
@@ -59,7 +59,6 @@ async def migrate(urls: Mapping[str, str]) -> None:
 
 def upgrade_all(urls: Mapping[str, str]) -> None:
     """What the process made by `migrate` does."""
-    from libs.chassis.migrations import upgrade
-
+    migrations = import_module("libs.chassis.migrations")
     for name, url in urls.items():
-        upgrade(url, Path(services.__path__[0]) / name / "migrations")
+        migrations.upgrade(url, revisions(name))

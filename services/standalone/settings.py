@@ -1,4 +1,4 @@
-"""The settings of the one-process form: its own, and those of the three services under the names that they have alone."""
+"""The settings of the one-process form: its own, and those of the three services under the same names as alone."""
 
 import difflib
 import os
@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError, SettingsConfigDict
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, SettingsError
 
 from libs.chassis.settings import ServiceSettings
-from services.distiller.settings import Settings as DistillerSettings
-from services.memory.settings import Settings as MemorySettings
-from services.session.settings import Settings as SessionSettings
+from services.distiller.settings import DistillerSettings
+from services.memory.settings import MemorySettings
+from services.session.settings import SessionSettings
 
 SERVICES: Mapping[str, type[ServiceSettings]] = {
     "session": SessionSettings,
@@ -62,8 +62,8 @@ class Settings(BaseModel):
         """Reads upper-case variables; raises `UsageError`."""
         _refuse_unknown(os.environ)
         try:
-            own = _Own(**EnvSettingsSource(_Own)())
-            services = {name: EnvSettingsSource(settings)() for name, settings in SERVICES.items()}
+            own = _Own(**_environment(_Own))
+            services = {name: _environment(settings) for name, settings in SERVICES.items()}
         except ValidationError as error:
             raise UsageError(describe(error)) from None
         except SettingsError as error:
@@ -110,3 +110,8 @@ def _refuse_unknown(names: Iterable[str]) -> None:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"
             raise UsageError(f"unknown setting {name}: {hint}")
+
+
+def _environment(settings: type[BaseSettings]) -> dict[str, Any]:
+    """What the environment says; an empty variable says nothing."""
+    return EnvSettingsSource(settings, env_ignore_empty=True)()

@@ -1,7 +1,6 @@
 """What `make run` prints: the address, a token, and three commands that work as they are pasted."""
 
 import json
-import os
 import shlex
 from pathlib import Path
 
@@ -36,7 +35,7 @@ def curl_lines(url: str, header: Path) -> list[str]:
         (PIPELINES, {**pipeline}),
     ]
     return [
-        f"curl -sS -H @{shlex.quote(str(header))} {shlex.quote(f'{url}{BASE}/{path}')} -d {shlex.quote(json.dumps(body))}"
+        shlex.join(["curl", "-sS", "-H", f"@{header}", f"{url}{BASE}/{path}", "-d", json.dumps(body)])
         for path, body in calls
     ]
 
@@ -45,6 +44,6 @@ def _header_file(directory: Path, token: str) -> Path:
     """The headers for curl's `-H @file`: a line to paste stays short and holds no secret."""
     path = directory / "curl-headers"
     path.touch(mode=0o600)
-    os.chmod(path, 0o600)
+    path.chmod(0o600)
     path.write_text(f"Authorization: Bearer {token}\nContent-Type: application/json\n")
     return path

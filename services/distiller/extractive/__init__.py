@@ -12,16 +12,10 @@ from datetime import date
 
 from services.distiller.answer import Answer, AskedLine, KnownEntry
 from services.distiller.extractive.dates import event_date
-from services.distiller.extractive.happenings import WORTH_ADDING, WORTH_KEEPING, Story, as_candidate, worth
+from services.distiller.extractive.happenings import WORTH_KEEPING, WORTH_SAYING, Story, as_candidate, worth
 from services.distiller.extractive.merge import changes
 from services.distiller.extractive.slots import Candidate, slot_candidates
-from services.distiller.extractive.text import (
-    clauses,
-    is_first_person,
-    language_of,
-    sentences,
-    spoken,
-)
+from services.distiller.extractive.text import clauses, is_first_person, is_unreal, language_of, sentences, spoken
 from services.distiller.extractive.words import Language
 
 __all__ = ["extract"]
@@ -44,6 +38,8 @@ def _candidates(line: AskedLine, taken: set[str]) -> Iterator[Candidate]:
     language = language_of(text)
     stories: list[Story] = []
     for sentence in sentences(text):
+        if is_unreal(sentence, language):
+            continue
         said = is_first_person(sentence, language)
         rest: list[str] = []
         slotted = False
@@ -53,8 +49,9 @@ def _candidates(line: AskedLine, taken: set[str]) -> Iterator[Candidate]:
             slotted = slotted or bool(slots)
             if not slots:
                 rest.append(clause)
-        for part in rest if slotted else [sentence]:
-            _tell(stories, part, said, event_date(part, line.said_at, language), language)
+        if said or stories:
+            for part in rest if slotted else [sentence]:
+                _tell(stories, part, said, event_date(part, line.said_at, language), language)
     for story in stories:
         if story.worth >= WORTH_KEEPING:
             yield as_candidate(story, line.number, language)
@@ -62,7 +59,9 @@ def _candidates(line: AskedLine, taken: set[str]) -> Iterator[Candidate]:
 
 def _tell(stories: list[Story], sentence: str, said: bool, day: date | None, language: Language) -> None:
     value = worth(sentence, language, dated=day is not None)
-    if stories and value >= WORTH_ADDING and stories[-1].takes(sentence, day):
+    if value < WORTH_SAYING:
+        return
+    if stories and stories[-1].takes(sentence, day):
         stories[-1].goes_on(sentence, day, value)
     elif said:
-        stories.append(Story(sentence, day, value, [sentence]))
+        stories.append(Story.begun_by(sentence, day, value))

@@ -79,6 +79,7 @@ _FUTURE = {
 }
 _UNITS = {"day": 1, "night": 1, "jour": 1, "week": 7, "semaine": 7}
 
+_LEAP_YEARS_APART = 9
 _HINTS = re.compile(
     r"\d|day|week|month|night|morning|evening|\b(?:last|next|past) [a-z]{3,5}\b|hier|demain|jour|soir|matin|midi|"
     r"semaine|mois|prochain|di\b|dimanche",
@@ -166,17 +167,15 @@ def _weekend(direction: int) -> Resolve:
 
 
 def _calendar(language: Language) -> Resolve:
-    def resolve(match: re.Match[str], said_on: date, future: bool) -> date:
+    def resolve(match: re.Match[str], said_on: date, future: bool) -> date | None:
         name = match["month"].lower().rstrip(".")
         month = next(number for number, full in enumerate(_MONTHS[language], 1) if full.startswith(name))
         day = int(match["day"])
         if match["year"]:
             return date(int(match["year"]), month, day)
-        years = (said_on.year + step for step in range(9))
-        if future:
-            return next(candidate for year in years if (candidate := _valid(year, month, day)) and candidate >= said_on)
-        years = (said_on.year - step for step in range(9))
-        return next(candidate for year in years if (candidate := _valid(year, month, day)) and candidate <= said_on)
+        step = 1 if future else -1
+        days = (_valid(said_on.year + step * years, month, day) for years in range(_LEAP_YEARS_APART))
+        return next((found for found in days if found and (found - said_on).days * step >= 0), None)
 
     return resolve
 
@@ -201,6 +200,8 @@ _EN_SHORT = _EN_DAY.replace(r")\b", r"|mon|tue|tues|wed|weds|thu|thur|thurs|fri|
 _EN_MONTH = (
     r"(?P<month>" + "|".join(_MONTHS["english"]) + r"|(?:jan|feb|mar|apr|jun|jul|aug|sep|sept|oct|nov|dec)\b\.?)"
 )
+_EN_DAY_NUMBER = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_EN_UNTIL = r"(?: ?(?:to|and|until|-|–) ?\d{1,2}(?:st|nd|rd|th)?)?"
 _FR_DAY = r"(?P<weekday>" + "|".join(_WEEKDAYS["french"]) + r")\b"
 _FR_MONTH = r"(?P<month>" + "|".join(_MONTHS["french"]) + r")\b"
 _YEAR = r"(?:,?\s+(?P<year>(?:19|20)\d\d)\b)?"
@@ -224,8 +225,8 @@ _PATTERNS = {
         (r"\b(?:next|this coming|coming) " + _EN_SHORT, _weekday("english", 1)),
         (r"\b(?:last|this past) (?P<unit>week|month)\b", _units_away(-1)),
         (r"\bnext (?P<unit>week|month)\b", _units_away(1)),
-        (r"\b(?P<day>\d{1,2})(?:st|nd|rd|th)?(?: of)? " + _EN_MONTH + r"\b" + _YEAR, _calendar("english")),
-        (r"\b" + _EN_MONTH + r" (?:the )?(?P<day>\d{1,2})(?:st|nd|rd|th)?\b" + _YEAR, _calendar("english")),
+        (r"\b" + _EN_DAY_NUMBER + _EN_UNTIL + "(?: of)? " + _EN_MONTH + r"\b" + _YEAR, _calendar("english")),
+        (r"\b" + _EN_MONTH + r" (?:the )?" + _EN_DAY_NUMBER + r"\b" + _YEAR, _calendar("english")),
         (r"\b" + _EN_DAY, _weekday("english", 0)),
     ]),
     "french": _compiled([
@@ -245,7 +246,7 @@ _PATTERNS = {
         (r"\b" + _FR_DAY + r" prochain\b", _weekday("french", 1)),
         (r"\b(?P<unit>semaine|mois) (?:dernière|dernier|passée?)\b", _units_away(-1)),
         (r"\b(?P<unit>semaine|mois) prochaine?\b", _units_away(1)),
-        (r"\b(?P<day>\d{1,2})(?:er)? " + _FR_MONTH + r"(?:\s+(?P<year>(?:19|20)\d\d)\b)?", _calendar("french")),
+        (r"\b(?P<day>\d{1,2})(?:er)?(?: ?(?:au|et|-|–) ?\d{1,2})? " + _FR_MONTH + _YEAR, _calendar("french")),
         (r"\b" + _FR_DAY, _weekday("french", 0)),
     ]),
 }  # fmt: skip

@@ -1,7 +1,21 @@
 """How things are said in English. Of the rules of one slot the first that matches a clause speaks."""
 
 from services.distiller.extractive.english_names import CHANNEL, ILLNESS, JOB, KIN, LANGUAGE, PARTNER, PEOPLE, PET
-from services.distiller.extractive.rules import EMAIL, NAME, OBJECT, ONE_NAME, PHONE, rule
+from services.distiller.extractive.rules import (
+    CONTACT_PREFERENCE,
+    EMAIL,
+    FAVOURITE,
+    MOVED,
+    NAME,
+    OBJECT,
+    ONE_NAME,
+    PHONE,
+    PREFERRED,
+    rule,
+)
+
+EMPLOYER_ASKED = "employer, job, company, where works"
+HOME_ASKED = "home, city, where lives"
 
 _I = r"\bI(?: (?:now|currently|still|also|really|just|recently|actually|absolutely|always|mostly|usually))?"
 _I_AM = r"\bI(?:['’]m| am)(?: (?:now|currently|still|also|actually|really|just))?"
@@ -14,11 +28,18 @@ _NAMED = (
     r"hearing|knowing|being able|to see|to hear|to know|to be)\b)"
 )
 _HERE = r"(?:an?|the) [\w -]+?(?=$|[,.;!]| (?:and|as|for|in|near|since|where|with)\b)"
-_NO_NAME = r"(?:ok|okay|sorry|fine|good|back|here|muslim|christian|catholic|jewish|hindu|buddhist|vegan|vegetarian)"
+_NO_NAME = (
+    r"(?:ok|okay|sorry|fine|good|great|back|here|tired|sick|busy|happy|sad|ready|sure|done|hungry|bored|lost|new|single|"
+    r"married|muslim|christian|catholic|jewish|hindu|buddhist|vegan|vegetarian)"
+)
 _ENDS = r"(?=$|[,.;!]| (?:a|and|at|but|for|from|here|in|last|now|on|since|this|two|when|with|yesterday)\b)"
 _PLACE_OR_FIRM = rf"(?:{NAME}|(?P<some>{_HERE}))"
 _NOT_A_GROUP = r"(?!.*\b(?:club|gym|group|team|class|league|choir|band|church|program|community)\b)"
 
+STARTS = (
+    r"\b(?:I|my|we|our|as|call|phone|ring|text|e-?mail|mail|message|write|contact|reach|please|just|better|don|do|never|"
+    r"stop)\b"
+)
 RULES = (
     rule("state", "/identity/name.md", "name", rf"\bmy (?:full |first |last )?name(?:['’]s| is) {NAME}"),
     rule(
@@ -98,7 +119,7 @@ RULES = (
     ),
     rule(
         "state",
-        "/contact/preference.md",
+        CONTACT_PREFERENCE,
         "contact preferences",
         r"\bI(?:['’]d| would)? (?:much )?(?:prefer|rather have|like)"
         r"(?: to be (?:contacted|reached) by| to get| getting)?"
@@ -112,7 +133,7 @@ RULES = (
     rule(
         "state",
         "/job/employer.md",
-        "employer, job, company, where works",
+        EMPLOYER_ASKED,
         rf"{_I}{_NO_MORE} work (?:at|for) {_PLACE_OR_FIRM}",
         rf"{_I} (?:started(?: working)?|got a (?:new )?job|took a (?:new )?job) (?:at|with) {_PLACE_OR_FIRM}",
         rf"{_I_AM} (?:working|employed) (?:at|for|by) {_PLACE_OR_FIRM}",
@@ -122,6 +143,7 @@ RULES = (
         rf"got laid off from|went back to|returned to) {_NOT_A_GROUP}{NAME}"
         r"(?=$|[,.;!]| (?:as|in|last|on|again|after|this|two|three|a)\b)",
         rf"\bmy (?:new )?employer is {NAME}",
+        rf"\bI used to work\b.*\bnow I(?:['’]m| am| work) (?:at|for|with) {NAME}",
         rf"(?:{_I_AM} (?:an? |the ){JOB}|\bI (?:work|started|am working) as [\w -]+?) (?:at|for) {NAME}",
     ),
     rule(
@@ -130,7 +152,7 @@ RULES = (
         "job, role, profession, occupation",
         rf"(?:{_I} work(?:ed|ing)? as|{_I_AM} (?:working as|promoted to)) (?:an? |the )?(?P<what>[\w -]+?){_ENDS}",
         rf"\bI(?:['’]ve| have)? (?:just )?(?:started|joined [\w ]+) as (?:an? |the )?(?P<what>{JOB})\b",
-        rf"\bI (?:(?:got|was) promoted to|became) (?:an? |the )?(?P<what>{JOB})\b",
+        rf"\bI (?:just |recently )?(?:(?:got|was) promoted to|became) (?:an? |the )?(?P<what>{JOB})\b",
         rf"\bmy (?:new )?(?:job title|role|position|profession|job) is(?: to be)? (?:an? |the )?{OBJECT}",
         rf"{_I_AM} (?:an? |the )(?P<what>{JOB})\b(?! (?:of|fan|at heart))",
     ),
@@ -145,14 +167,14 @@ RULES = (
     rule(
         "state",
         "/home/city.md",
-        "home, city, where lives",
+        HOME_ASKED,
         rf"{_I}{_NO_MORE} (?:live|reside) (?:in|near|at) {_PLACE_OR_FIRM}",
         rf"{_I_AM} (?:living|based|settled|back) in {_PLACE_OR_FIRM}",
     ),
     rule(
         "state",
-        "moved",
-        "home, city, where lives",
+        MOVED,
+        HOME_ASKED,
         rf"\b(?:I|we)(?:['’]ve| have)?(?: just| recently)? (?:moved|relocated)(?: back)? to {NAME}",
         rf"\b(?:I|we)(?:['’]m| am|['’]re| are) (?:moving|relocating) (?:back )?to {NAME}",
     ),
@@ -228,7 +250,7 @@ RULES = (
     ),
     rule(
         "state",
-        "preferred",
+        PREFERRED,
         "preferences",
         r"\bI(?:['’]d| would)? (?:much )?prefer (?P<what>(?!not\b|it\b|that\b|if\b|to\b)[\w' -]+?)"
         r" (?:over|to|rather than|instead of) (?P<than>[\w' -]+)",
@@ -236,7 +258,7 @@ RULES = (
     ),
     rule(
         "state",
-        "favourite",
+        FAVOURITE,
         "favourite, favorite",
         r"\bmy (?:all-?time |absolute |personal )?fav(?:ou?rite|e)? (?P<topic>[\w-]+(?: [\w-]+)?)"
         r" (?:is|are|was|has always been|would be) (?P<what>[^.;!]+)",
@@ -268,7 +290,8 @@ RULES = (
 DECISION = r"\b(?:I|we)(?:['’]ve| have)? (?:decided|chose|chosen|agreed|made up my mind|settled on)\b"
 PLAN = (
     r"\b(?:I|we)(?:['’]m| am|['’]re| are) (?:planning|going to|gonna|hoping|aiming|thinking (?:of|about)|looking into|"
-    r"saving|about to|off to)\b|^gonna\b|\b(?:I|we) (?:plan|want|wanna|intend|hope|aim|will|need) (?:to|on)?\b"
+    r"saving|about to|off to|expecting|getting married|moving|starting|visiting|flying|travell?ing)\b"
+    r"|^gonna\b|\b(?:I|we) (?:plan|want|wanna|intend|hope|aim|will|need) (?:to|on)?\b"
     r"|\b(?:I|we)['’]ll\b|\b(?:I|we)['’]d (?:love|like) to\b|\b(?:my|our) (?:goal|dream|plan)s?\b"
 )
 HAPPENED = (
@@ -277,5 +300,6 @@ HAPPENED = (
     r" (?:\w{3,}ed|went|got|had|met|bought|took|made|saw|gave|won|lost|began|begun|came|found|"
     r"left|ran|read|sold|spent|told|taught|thought|wrote|built|broke|caught|did|done|"
     r"drove|flew|grew|held|put|rode|sang|sent|swam|been|seen)\b"
-    r"|^(?:just|recently|finally|went|got|met|joined|started|finished|bought|visited)\b"
+    r"|^(?:(?:just|recently|finally|also) )?"
+    r"(?:\w{3,}ed|went|got|met|bought|saw|took|made|began|won|lost|left|had|did)\b"
 )

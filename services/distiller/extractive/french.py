@@ -1,6 +1,16 @@
 """How things are said in French. Of the rules of one slot the first that matches a clause speaks."""
 
-from services.distiller.extractive.rules import EMAIL, NAME, OBJECT, ONE_NAME, PHONE, rule
+from services.distiller.extractive.rules import (
+    CONTACT_PREFERENCE,
+    EMAIL,
+    FAVOURITE,
+    NAME,
+    OBJECT,
+    ONE_NAME,
+    PHONE,
+    PREFERRED,
+    rule,
+)
 
 _I_AM = r"\bje suis(?: (?:actuellement|maintenant|toujours|aussi))?"
 _I_HAVE = r"\bj['’]ai(?: (?:aussi|toujours|maintenant))?"
@@ -13,7 +23,7 @@ _CHANNEL = (
 _PEOPLE = (
     r"(?:français|belge|suisse|canadien|québécois|anglais|britannique|allemand|espagnol|italien|portugais|néerlandais|"
     r"polonais|grec|turc|russe|ukrainien|marocain|algérien|tunisien|sénégalais|ivoirien|américain|mexicain|brésilien|"
-    r"chinois|japonais|coréen|indien|libanais|roumain|suédois|irlandais)(?:ne|que|e)?"
+    r"chinois|japonais|coréen|indien|libanais|roumain|suédois|norvégien|danois|finlandais|irlandais)(?:ne|que|e)?"
 )
 _LANGUAGE = (
     r"(?:(?:le |l['’]|un peu |couramment |bien |d['’]|de |un peu d['’]|un peu de )*"
@@ -43,11 +53,14 @@ _ILLNESS = (
     r"(?:de l['’])?hypertension|(?:de l['’])?eczéma|mal au dos)"
 )
 # `J'aime quand tu …`, `je déteste ça`: nothing is named that could be liked.
-_NAMED = r"(?!(?:ça|cela|ce|cette|ces|cet|quand|que|comment|ton|ta|tes|votre|vos|bien que|te|vous)\b)"
+_NAMED = (
+    r"(?!(?:ça|cela|ce|cette|ces|cet|quand|que|comment|ton|ta|tes|votre|vos|bien|beaucoup|vraiment|toujours|te|vous)\b)"
+)
 _ARTICLE = r"(?:au |aux |à la |à l['’]|à |le |la |les |l['’]|du |de la |de l['’]|des |de |d['’])?"
 _HERE = r"(?:une?|la|le|l['’]) ?[\w' -]+?(?=$|[,.;!]| (?:à|avec|comme|depuis|en|et)\b)"
 _PLACE_OR_FIRM = rf"(?:{NAME}|(?P<some>{_HERE}))"
 
+STARTS = r"\b(?:je|j|mon|ma|mes|nous|notre|on|appel(?:le|ez)|écri(?:s|vez)|contacte[rz]?|joi(?:ns|gnez)|ne)\b"
 RULES = (
     rule(
         "state",
@@ -96,7 +109,7 @@ RULES = (
         "/contact/phone.md",
         "contact, numéro de téléphone",
         r"\bmon (?:nouveau )?(?:numéro|téléphone|portable|mobile)\b" + PHONE,
-        r"\b(?:appelle[zr]?|joign(?:s|ez))-moi\b" + PHONE,
+        r"\b(?:appelle[zr]?|joi(?:ns|gnez))-moi\b" + PHONE,
     ),
     rule(
         "state",
@@ -108,7 +121,7 @@ RULES = (
     ),
     rule(
         "state",
-        "/contact/preference.md",
+        CONTACT_PREFERENCE,
         "préférences de contact, moyen de contact",
         rf"\bje préfère(?:rais)? (?P<what>(?:être (?:contactée?|appelée?|jointe?)|{_CHANNEL})\b.*)",
         r"(?P<what>\b(?:appelle|appelez|écris|écrivez|contacte|contactez|joins|joignez)-moi\b.*"
@@ -217,14 +230,14 @@ RULES = (
     ),
     rule(
         "state",
-        "preferred",
+        PREFERRED,
         "préférences",
         r"\bje préfère (?P<what>(?!que\b|ne\b|ça\b)[\w'’ -]+?) (?:plutôt qu['’e]|à|au|aux) ?(?P<than>[\w'’ -]+)",
         r"\bje préfère (?P<what>(?!que\b|ne\b|ça\b)[\w'’ -]+?)(?=$|[,.;!]| (?:quand|parce|pour)\b)",
     ),
     rule(
         "state",
-        "favourite",
+        FAVOURITE,
         "préféré, favori",
         r"\b(?:mon|ma|mes) (?P<topic>[\w-]+(?: [\w-]+)?) (?:préférée?s?|favorite?s?) (?:est|sont|c['’]est|reste)"
         r" (?P<what>[^.;!]+)",
@@ -256,14 +269,14 @@ RULES = (
 
 DECISION = r"\b(?:j['’]ai|nous avons|on a) (?:décidé|choisi|convenu)\b"
 PLAN = (
-    r"\b(?:je vais|nous allons|on va|je compte|je veux|je voudrais|j['’]aimerais|je souhaite|j['’]envisage|"
-    r"je prévois|j['’]ai prévu|j['’]ai l['’]intention|je pense \w+r|mon (?:but|rêve|objectif|projet)|"
+    r"\b(?:nous attendons|je pars|nous partons|je vais|nous allons|on va|je compte|je veux|je voudrais|j['’]aimerais|je souhaite|"
+    r"j['’]envisage|je prévois|j['’]ai prévu|j['’]ai l['’]intention|je pense \w+r|mon (?:but|rêve|objectif|projet)|"
     r"j['’]ai (?:un )?rendez-vous)\b"
     r"|\bj(?:e |['’])\w+rai\b"
 )
 HAPPENED = (
     r"\b(?:j['’](?:y |en )?ai|nous avons|on a)(?: (?:aussi|enfin|déjà|récemment|juste|bien))?"
-    r" \w+(?:é|i|u|is|it|ert|ait)e?s?\b"
+    r" \w+(?:é|i|u|is|it|int|ert|ort|ait)e?s?\b"
     r"|\b(?:je|nous|on) (?:me |m['’]|nous |s['’]|se )?(?:suis|sommes|est) \w+(?:é|i|u)e?s?\b"
     r"|\bje viens (?:de |d['’])\w+re?\b"
 )

@@ -5,7 +5,7 @@ talking to the other person speaks against it. Sentences that go on about the on
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 
 from services.distiller.extractive import english, french
@@ -14,7 +14,7 @@ from services.distiller.extractive.text import MAX_STATEMENT, as_statement
 from services.distiller.extractive.words import Language, slug, strong_words
 
 WORTH_KEEPING = 5.0
-WORTH_ADDING = 2.0
+WORTH_SAYING = 2.0
 MAX_SENTENCES = 3
 
 _DECISION = {"english": re.compile(english.DECISION, re.I), "french": re.compile(french.DECISION, re.I)}
@@ -34,24 +34,28 @@ _NUMBER = re.compile(r"\b\d+\b")
 
 @dataclass
 class Story:
-    """A sentence worth keeping and those after it that go on about it."""
+    """Sentences that go together. The one that names the day, or else the one that tells most, names the story."""
 
+    sentences: list[str]
     lead: str
     day: date | None
     worth: float
-    sentences: list[str] = field(default_factory=list)
+    _most: float = 0.0
+
+    @classmethod
+    def begun_by(cls, sentence: str, day: date | None, value: float) -> "Story":
+        return cls([sentence], sentence, day, value, value)
 
     def takes(self, sentence: str, day: date | None) -> bool:
         length = sum(len(part) + 1 for part in self.sentences) + len(sentence)
-        return (
-            len(self.sentences) < MAX_SENTENCES and length <= MAX_STATEMENT and (day is None or self.day in (None, day))
-        )
+        same_day = day is None or self.day in (None, day)
+        return len(self.sentences) < MAX_SENTENCES and length <= MAX_STATEMENT and same_day
 
     def goes_on(self, sentence: str, day: date | None, value: float) -> None:
         self.sentences.append(sentence)
-        if day is not None and self.day is None:
-            self.day, self.lead = day, sentence
         self.worth += value / 2
+        if (day is not None and self.day is None) or (self.day is None and value > self._most):
+            self.lead, self.day, self._most = sentence, day, value
 
 
 def worth(sentence: str, language: Language, *, dated: bool) -> float:
@@ -63,8 +67,7 @@ def worth(sentence: str, language: Language, *, dated: bool) -> float:
         + min(len(_NUMBER.findall(sentence)), 1)
         + 1.5 * bool(_TITLE.search(sentence))
         + 1.5 * dated
-        + 3.0 * bool(_HAPPENED[language].search(sentence))
-        + 2.0 * bool(_PLAN[language].search(sentence) or _DECISION[language].search(sentence))
+        + 3.0 * any(shape[language].search(sentence) for shape in (_HAPPENED, _PLAN, _DECISION))
         - 1.5 * len(_SECOND_PERSON.findall(sentence))
     )
 

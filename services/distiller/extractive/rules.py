@@ -1,7 +1,6 @@
 """What a rule is: ways of saying one thing, and the slot that it fills."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from libs.contracts.events import Kind
@@ -20,6 +19,9 @@ NAME = (
 )
 ONE_NAME = r"(?P<what>(?-i:[A-ZÀ-Þ])[\w'’-]+)"
 EMAIL = r"(?P<what>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
+# Slots whose names are made of more than one object, or of what is known.
+MOVED, PREFERRED, FAVOURITE = "moved", "preferred", "favourite"
+CONTACT_PREFERENCE = "/contact/preference.md"
 PHONE = r"[^\d+]*(?P<what>\+?\(?\d[\d ().-]{5,}\d)"
 
 
@@ -32,13 +34,16 @@ class Rule:
     about: str
     patterns: tuple[re.Pattern[str], ...]
     each: bool
-
-    def matches(self, clause: str) -> Iterator[re.Match[str]]:
-        for pattern in self.patterns:
-            match = pattern.search(clause)
-            if match is not None:
-                yield match
+    topic: str
 
 
 def rule(kind: Kind, path: str, about: str, *patterns: str, each: bool = False) -> Rule:
-    return Rule(kind, path, about, tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns), each)
+    compiled = tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)
+    return Rule(kind, path, about, compiled, each, _topic(path))
+
+
+def _topic(path: str) -> str:
+    """Of the rules of one topic only one speaks about a clause."""
+    if path == PREFERRED:
+        return CONTACT_PREFERENCE
+    return path.rsplit("/", 1)[0] if path.startswith(("/likes", "/allergies", "/pets")) else path

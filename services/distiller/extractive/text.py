@@ -5,8 +5,11 @@ import re
 from services.distiller.extractive.words import FUNCTION_WORDS, Language, words
 
 MAX_STATEMENT = 300
+# Rules look back and forth in a sentence, so that their time grows with its square; people's sentences are shorter.
+_MAX_SENTENCE = 600
+_MAX_LINE = 12_000
 
-_OWN_MEMORY = re.compile(r"<memory\b[^>]*>.*?(?:</memory>|\Z)", re.IGNORECASE | re.DOTALL)
+_OWN_MEMORY = re.compile(r"<memory\b[^<>]*>.*?(?:</memory>|\Z)", re.IGNORECASE | re.DOTALL)
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _ASIDE = re.compile(r"\[[^\[\]]*\]")
 _QUOTED = re.compile(r"(?m)^\s*>.*$")
@@ -16,8 +19,8 @@ _ABBREVIATION = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Mme|Mlle|vs|etc|e\.g|i\.e|a
 
 _FILLERS = re.compile(
     r"^(?:(?:yeah|yep|yup|yes|no|nope|nah|well|oh|ah|aww?|wow|hey|hi|hello|hmm|so|ok|okay|anyway|actually|honestly|"
-    r"btw|by the way|you know|haha|lol|sure|true|bon|thanks|thank you|thx|sorry|and|but|also|plus|oui|non|ouais|eh bien|"
-    r"ben|bah|alors|donc|bonjour|salut|coucou|merci|au fait|en fait|finalement|d'accord|et|mais)\b"
+    r"btw|by the way|you know|haha|lol|sure|true|bon|thanks|thank you|thx|sorry|and|but|also|plus|oui|non|ouais|"
+    r"eh bien|ben|bah|alors|donc|bonjour|salut|coucou|merci|au fait|en fait|finalement|d'accord|et|mais)\b"
     r"(?: (?!(?:longer|more|I|my|we|our|je|mon|ma|nous)\b)[\w'’]+){0,2}?\s*[,!.:–—-]+\s*"
     r"|(?:and|but|so|oh|et|mais|donc)\s+(?=(?:I|my|we|je|mon|ma|nous)\b|j['’]))+",
     re.IGNORECASE,
@@ -39,7 +42,8 @@ _CLAUSE_BREAK = {
 _FIRST_PERSON = {
     "english": re.compile(
         r"\b(?:I|my|mine|me|we|our|us|myself|I['’](?:m|ve|d|ll)|we['’](?:re|ve|d|ll))\b"
-        r"|^(?:just|recently|finally|gonna|been|went|got|had|met|joined|started|finished|bought|visited|took|made|saw|tried)\b",
+        r"|^(?:(?:just|recently|finally|also) )?"
+        r"(?:gonna|been|went|got|had|met|joined|started|finished|bought|visited|took|made|saw|tried)\b",
         re.IGNORECASE,
     ),
     "french": re.compile(
@@ -60,6 +64,7 @@ _UNREAL = {
         r"rewrite|review|analy[sz]e) (?!(?:to )?me (?:at|on|by|via|instead|only|rather)\b)"
         r"|\bI(?:['’]d like| want| need| would like) (?:you|to know|to ask|(?:some |your )?help|a hand|advice)\b"
         r"|\bI(?:['’]m| am) (?:asking|wondering|not sure)\b|\bI have (?:a|another|one) question\b"
+        r"|^I need (?:an?|some|the)\b"
         r"|\bI (?:don['’]t|do not|didn['’]t|never) (?:think|believe|know|remember|say|said)\b"
         r"|\b(?:if|whether|unless|in case) I\b"
         r"|\bI(?:['’]d| would| could| should| might) have\b|\bI wish\b|\bif I (?:were|was|had)\b"
@@ -96,7 +101,7 @@ def spoken(text: str) -> str:
     """What the speaker says: our own memory blocks, code, quoted lines and bracketed asides are not."""
     for part in (_OWN_MEMORY, _CODE, _QUOTED, _ASIDE):
         text = part.sub("\n", text)
-    return text.strip()
+    return text.strip()[:_MAX_LINE]
 
 
 def sentences(text: str) -> list[str]:
@@ -108,7 +113,7 @@ def sentences(text: str) -> list[str]:
             whole[-1] = f"{whole[-1]} {piece}"
         elif piece.strip():
             whole.append(piece)
-    plain = (without_fillers(" ".join(_UNPRINTABLE.sub(" ", piece).split())) for piece in whole)
+    plain = (without_fillers(" ".join(_UNPRINTABLE.sub(" ", piece).split())[:_MAX_SENTENCE]) for piece in whole)
     return [sentence for sentence in plain if sentence and not is_question(sentence)]
 
 
@@ -124,10 +129,14 @@ def clauses(sentence: str, language: Language) -> list[str]:
     return [clause for clause in (part.strip(" ,;") for part in _CLAUSE_BREAK[language].split(sentence)) if clause]
 
 
-def is_first_person(text: str, language: Language) -> bool:
-    """Said by the speaker about the speaker: no wish, no request, nobody's quoted words."""
-    text = _SPEECH.sub(" ", text)
-    return bool(_FIRST_PERSON[language].search(text)) and not _UNREAL[language].search(text)
+def is_unreal(sentence: str, language: Language) -> bool:
+    """A wish, a request, a condition or a guess about others."""
+    return bool(_UNREAL[language].search(sentence))
+
+
+def is_first_person(sentence: str, language: Language) -> bool:
+    """Said by the speaker about the speaker; in quotation marks somebody else may speak."""
+    return bool(_FIRST_PERSON[language].search(_SPEECH.sub(" ", sentence)))
 
 
 def as_statement(text: str) -> str:

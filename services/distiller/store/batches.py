@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from libs.chassis.database import Database
+from libs.chassis.housekeeping import BATCH
 from libs.chassis.unit_of_work import Tx
 from services.distiller.domain import Lease, Pipeline
 
@@ -28,6 +29,16 @@ class Emitted:
     pipeline_uid: UUID
     actor_id: str
     event: str
+
+
+async def expired(tx: Tx) -> int:
+    """Drops settled batches after 7 days, and questions that nobody came back for after one."""
+    return await tx.execute(
+        "delete from batches where batch_id in (select batch_id from batches"
+        " where (state = 'settled' and settled_at < now() - interval '7 days')"
+        " or (state in ('asked', 'answered') and created_at < now() - interval '1 day') limit $1)",
+        BATCH,
+    )
 
 
 class Batches:
@@ -70,7 +81,9 @@ class Batches:
 
     async def drop(self, batch_id: UUID) -> None:
         """A question whose answer is of no use."""
-        await self._database.write("delete from batches where batch_id = $1 and state in ('asked', 'answered')", batch_id)
+        await self._database.write(
+            "delete from batches where batch_id = $1 and state in ('asked', 'answered')", batch_id
+        )
 
     async def emitted(
         self, tx: Tx, lease: Lease, pipeline: Pipeline, batch_id: UUID, request_sha256: bytes, event: str
@@ -126,4 +139,16 @@ class Batches:
             pipeline.workspace_id,
             spent.prompt_tokens,
             spent.completion_tokens,
+        )
+
+    async def forget_actor(self, tx: Tx, memory_store_uid: UUID, actor_id: str) -> int:
+        """Drops an actor's batches for a memory store, and frees the lanes that waited for them."""
+        await tx.execute(
+            "update lanes l set pending_batch = null from batches b where b.memory_store_uid = $1 and b.actor_id = $2"
+            " and l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id and l.pending_batch = b.batch_id",
+            memory_store_uid,
+            actor_id,
+        )
+        return await tx.execute(
+            "delete from batches where memory_store_uid = $1 and actor_id = $2", memory_store_uid, actor_id
         )

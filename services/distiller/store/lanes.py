@@ -191,18 +191,21 @@ class Lanes:
 
     async def hand_over(self, tx: Tx, lease: Lease, batch_id: UUID, *, more: bool) -> bool:
         """Ends a lease with a batch on its way; False when the lease was lost and nothing may be committed."""
-        return 1 == await tx.execute(
-            "update lanes set lease_until = null, pending_batch = $4, attempts = 0, reason = null, parked_at = null,"
-            " provider = null, max_lines = null,"
-            " due_at = case when $5 then now() when marks = $6 then null else due_at end,"
-            " first_due_at = case when $5 or marks = $6 then null else first_due_at end"
-            " where pipeline_uid = $1 and actor_id = $2 and lease_token = $3 and lease_until is not null",
-            lease.pipeline_uid,
-            lease.actor_id,
-            lease.token,
-            batch_id,
-            more,
-            lease.marks,
+        return (
+            await tx.execute(
+                "update lanes set lease_until = null, pending_batch = $4, attempts = 0, reason = null,"
+                " parked_at = null, provider = null, max_lines = null,"
+                " due_at = case when $5 then now() when marks = $6 then null else due_at end,"
+                " first_due_at = case when $5 or marks = $6 then null else first_due_at end"
+                " where pipeline_uid = $1 and actor_id = $2 and lease_token = $3 and lease_until is not null",
+                lease.pipeline_uid,
+                lease.actor_id,
+                lease.token,
+                batch_id,
+                more,
+                lease.marks,
+            )
+            == 1
         )
 
     async def release(self, lease: Lease) -> None:
@@ -248,11 +251,15 @@ class Lanes:
 
     async def settle(self, tx: Tx, pipeline_uid: UUID, actor_id: str, batch_id: UUID) -> bool:
         """Memory has answered: the lane may be leased again."""
-        return 1 == await tx.execute(
-            "update lanes set pending_batch = null where pipeline_uid = $1 and actor_id = $2 and pending_batch = $3",
-            pipeline_uid,
-            actor_id,
-            batch_id,
+        return (
+            await tx.execute(
+                "update lanes set pending_batch = null"
+                " where pipeline_uid = $1 and actor_id = $2 and pending_batch = $3",
+                pipeline_uid,
+                actor_id,
+                batch_id,
+            )
+            == 1
         )
 
     async def ask_again(
@@ -308,6 +315,15 @@ class Lanes:
         )
         return len(rows)
 
+    async def make_due(self, tx: Tx, pipeline_uid: UUID) -> None:
+        """The pipeline became continuous: what it already knows of is due."""
+        await tx.execute(
+            "update lanes l set due_at = now(), marks = marks + 1 where pipeline_uid = $1 and exists ("
+            " select 1 from lane_sessions s where s.pipeline_uid = l.pipeline_uid and s.actor_id = l.actor_id"
+            " and s.known_position > s.distilled_position)",
+            pipeline_uid,
+        )
+
     async def wake_provider(self, provider: str) -> None:
         """The endpoint answers again: all its lanes go on."""
         await self._database.write(
@@ -345,16 +361,16 @@ class Lanes:
         """Drops an actor's lanes, batches and stored answers of the pipelines on a store; returns how many rows."""
         assert store_column in ("session_store_uid", "memory_store_uid")  # noqa: S101
         mine = f"pipeline_uid in (select pipeline_uid from pipelines where {store_column} = $1) and actor_id = $2"
-        lanes = await tx.execute(f"delete from lanes where {mine}", store_uid, actor_id)  # noqa: S608
-        batches = await tx.execute(f"delete from batches where {mine}", store_uid, actor_id)  # noqa: S608
+        lanes = await tx.execute(f"delete from lanes where {mine}", store_uid, actor_id)
+        batches = await tx.execute(f"delete from batches where {mine}", store_uid, actor_id)
         return lanes + batches
 
     async def forget_store(self, tx: Tx, store_column: str, store_uid: UUID) -> None:
         """Drops the lanes of the pipelines on a deleted store; the pipelines stay and say so when run."""
         assert store_column in ("session_store_uid", "memory_store_uid")  # noqa: S101
         mine = f"pipeline_uid in (select pipeline_uid from pipelines where {store_column} = $1)"
-        await tx.execute(f"delete from lanes where {mine}", store_uid)  # noqa: S608
-        await tx.execute(f"delete from batches where {mine}", store_uid)  # noqa: S608
+        await tx.execute(f"delete from lanes where {mine}", store_uid)
+        await tx.execute(f"delete from batches where {mine}", store_uid)
 
     async def oldest_undistilled_s(self) -> float:
         """Age of the oldest append that waits in a lane of a continuous pipeline."""
@@ -364,5 +380,3 @@ class Lanes:
             " where s.known_position > s.distilled_position and p.trigger = 'CONTINUOUS'"
         )
         return float(age or 0)
-
-

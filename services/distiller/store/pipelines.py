@@ -76,6 +76,10 @@ class Pipelines:
         )
         return None if row is None else pipeline_of(row)
 
+    async def of_run(self, pipeline_uid: UUID) -> Pipeline | None:
+        row = await self._database.fetchrow(f"select {COLUMNS} from pipelines where pipeline_uid = $1", pipeline_uid)
+        return None if row is None else pipeline_of(row)
+
     async def page(self, workspace_id: int, after: UUID | None, limit: int) -> list[Pipeline]:
         """Oldest first."""
         rows = await self._database.fetch(
@@ -92,7 +96,7 @@ class Pipelines:
         names = [name for name in CHANGEABLE if name in changes]
         sets = "".join(f"{name} = ${position}, " for position, name in enumerate(names, start=3))
         row = await tx.fetchrow(
-            f"update pipelines set {sets}revision = revision + 1, update_time = now()"  # noqa: S608 - from CHANGEABLE
+            f"update pipelines set {sets}revision = revision + 1, update_time = now()"
             f" where pipeline_uid = $1 and revision = $2 returning {COLUMNS}",
             pipeline_uid,
             revision,
@@ -103,9 +107,7 @@ class Pipelines:
     async def delete(self, tx: Tx, pipeline_uid: UUID) -> bool:
         return await tx.execute("delete from pipelines where pipeline_uid = $1", pipeline_uid) == 1
 
-    async def feeding(
-        self, workspace_id: int, memory_store_uid: UUID, session_store_id: str
-    ) -> list[Pipeline]:
+    async def feeding(self, workspace_id: int, memory_store_uid: UUID, session_store_id: str) -> list[Pipeline]:
         rows = await self._database.fetch(
             f"select {COLUMNS} from pipelines"
             " where workspace_id = $1 and memory_store_uid = $2 and session_store_id = $3",

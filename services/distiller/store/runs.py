@@ -40,11 +40,14 @@ class Runs:
     async def start(self, tx: Tx, pipeline_uid: UUID) -> Run | None:
         """A pending run, or None while one is active."""
         row = await tx.fetchrow(
-            "insert into runs (pipeline_uid, state) values ($1, 'PENDING') on conflict do nothing"
-            f" returning {COLUMNS}",
+            f"insert into runs (pipeline_uid, state) values ($1, 'PENDING') on conflict do nothing returning {COLUMNS}",
             pipeline_uid,
         )
         return None if row is None else _run(row)
+
+    async def withdraw(self, tx: Tx, run_id: int) -> None:
+        """Takes back a run that a repeated request had just started."""
+        await tx.execute("delete from runs where run_id = $1", run_id)
 
     async def active(self, pipeline_uid: UUID) -> Run | None:
         row = await self._database.fetchrow(
@@ -133,11 +136,35 @@ class Runs:
         assert row is not None  # noqa: S101 - an aggregate answers one row
         return row["working"], row["parked"]
 
+    async def waits_for_provider(self, run: Run) -> bool:
+        return bool(
+            await self._database.fetchval(
+                "select exists (select 1 from run_lanes r join lanes l on l.pipeline_uid = $2"
+                " and l.actor_id = r.actor_id where r.run_id = $1 and l.provider is not null)",
+                run.run_id,
+                run.pipeline_uid,
+            )
+        )
+
+    async def reasons(self, run: Run) -> str:
+        """Why actors of a run were left, the most frequent reasons first."""
+        rows = await self._database.fetch(
+            "select l.reason, count(distinct l.actor_id) as actors from run_lanes r join lanes l on l.pipeline_uid = $2"
+            " and l.actor_id = r.actor_id where r.run_id = $1 and l.reason is not null"
+            " group by l.reason order by actors desc limit 3",
+            run.run_id,
+            run.pipeline_uid,
+        )
+        return "; ".join(row["reason"] for row in rows) or "no reason is known"
+
     async def end(self, tx: Tx, run_id: int, state: str, error: str | None) -> bool:
-        return 1 == await tx.execute(
-            "update runs set state = $2, error = $3, end_time = now()"
-            " where run_id = $1 and state in ('PENDING', 'RUNNING')",
-            run_id,
-            state,
-            error,
+        return (
+            await tx.execute(
+                "update runs set state = $2, error = $3, end_time = now()"
+                " where run_id = $1 and state in ('PENDING', 'RUNNING')",
+                run_id,
+                state,
+                error,
+            )
+            == 1
         )

@@ -1,8 +1,8 @@
 """How lists are asked for: the filter grammar and the orders.
 
-    expr  := term (" AND " term)*
-    term  := field "=" json-string
-    field := actor_id | root_session_id | parent_session_id | metadata.KEY | metadata[json-string]
+expr  := term (" AND " term)*
+term  := field "=" json-string
+field := actor_id | root_session_id | parent_session_id | metadata.KEY | metadata[json-string]
 """
 
 import json
@@ -13,7 +13,9 @@ from typing import Literal
 from libs.chassis.errors import InvalidParameter
 
 COLUMNS = ("actor_id", "root_session_id", "parent_session_id")
-FIELD = re.compile(r"(?P<column>actor_id|root_session_id|parent_session_id)|metadata\.(?P<key>[A-Za-z0-9_-]+)|metadata\[")
+FIELD = re.compile(
+    r"(?P<column>actor_id|root_session_id|parent_session_id)|metadata\.(?P<key>[A-Za-z0-9_-]+)|metadata\["
+)
 EQUALS = re.compile(r" *= *(?=\")")
 AND = re.compile(r" +AND +")
 CLOSE = re.compile(r" *\]")

@@ -12,7 +12,7 @@ from libs.chassis.unit_of_work import Tx
 
 # The caller's level on store $1 as ($2, $3); no row when there is no such store.
 GRANTED = (
-    f"granted as materialized (select {LEVEL} as level"  # noqa: S608 - a constant of the chassis
+    f"granted as materialized (select {LEVEL} as level"
     " from session_stores s left join store_grants g"
     " on g.store_uid = s.store_uid and g.principal_type = $2 and g.principal = $3 where s.store_uid = $1)"
 )
@@ -42,12 +42,12 @@ class Access:
                 return store_uid, rows
         raise self._stores.kind.missing(store_id)
 
-    async def store(self, tx: Tx, caller: Caller, store_id: str, level: Level) -> UUID:
-        """The store's uid for the rest of a transaction, held so that it is not deleted meanwhile."""
+    async def store(self, tx: Tx, caller: Caller, store_id: str, level: Level, *, hold: bool = False) -> UUID:
+        """The store's uid within a transaction; with `hold` the store cannot be deleted before its end."""
         row = await tx.fetchrow(
-            f"select s.store_uid, {LEVEL} as level from session_stores s"  # noqa: S608 - a constant of the chassis
+            f"select s.store_uid, {LEVEL} as level from session_stores s"
             " left join store_grants g on g.store_uid = s.store_uid and g.principal_type = $3 and g.principal = $4"
-            " where s.workspace_id = $1 and s.store_id = $2 for key share of s",
+            f" where s.workspace_id = $1 and s.store_id = $2 {'for key share of s' if hold else ''}",
             caller.workspace_id,
             store_id,
             caller.principal_type,

@@ -1,26 +1,26 @@
 """Items: an append is one statement, a list is one statement, a pop sees what the pop before it left."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
+from libs.chassis import idempotency
 from libs.chassis.auth import Caller
 from libs.chassis.database import Database
 from libs.chassis.errors import Aborted
-from libs.chassis.idempotency import IdempotencyKey, check_same
+from libs.chassis.idempotency import IdempotencyKey
 from libs.chassis.outbox import OutboxRow, Relay
 from libs.chassis.stores import READ, WRITE
-from libs.chassis.unit_of_work import UnitOfWork
+from libs.chassis.unit_of_work import Tx, UnitOfWork
 from libs.contracts.events import ItemsAppended
 from libs.contracts.ids import uuid7
 from services.session.domain.ids import decode_item_id, item_id
 from services.session.domain.records import Appended, Item, ItemPage
 from services.session.domain.splitting import NewItem
 from services.session.store.access import GRANTED, Access, no_session
+from services.session.store.keys import recall
 
 # The session's row comes first: its lock puts appends in order and gives the positions. The key, the items and the
 # event are fed by that update, so that without it nothing is written, and a key that was used undoes everything.
@@ -51,7 +51,7 @@ with {GRANTED}, session as (
 )
 select (select level from granted) as level, s.session_uid, s.before, s.create_time, (select payload from sent)
 from (select) as one left join session s on true
-"""  # noqa: S608 - constants only
+"""
 
 PAGE = """
 with {granted}, session as (
@@ -70,15 +70,6 @@ OLDEST_FIRST = PAGE.format(granted=GRANTED, where="position > $5", direction="as
 NEWEST_FIRST = PAGE.format(granted=GRANTED, where="position < $5", direction="desc")
 THESE_OLDEST_FIRST = PAGE.format(granted=GRANTED, where="position = any($5::bigint[])", direction="asc")
 THESE_NEWEST_FIRST = PAGE.format(granted=GRANTED, where="position = any($5::bigint[])", direction="desc")
-
-LOCK = f"""
-with {GRANTED}
-select (select level from granted) as level, s.session_uid, s.cleared_through
-from (select) as one left join (
-    select session_uid, cleared_through from sessions
-    where store_uid = $1 and session_id = $4 and (select level from granted) >= 2 for update
-) s on true
-"""  # noqa: S608 - constants only
 
 # A pop with a key leaves its item behind a mark, because a repeat must be able to answer with it.
 POP = """
@@ -107,18 +98,17 @@ with {GRANTED}, session as (
     on conflict (store_uid, session_uid) do update set through = excluded.through
 )
 select (select level from granted) as level, s.session_uid from (select) as one left join session s on true
-"""  # noqa: S608 - constants only
+"""
 
 POSITION_END = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Used:
-    """What an Idempotency-Key was used for."""
+class _KeyUsed(Exception):
+    """The statement was undone because its Idempotency-Key is taken."""
 
-    resource: str
-    first_position: int | None
-    created_at: datetime
+    def __init__(self, store_uid: UUID) -> None:
+        super().__init__()
+        self.store_uid = store_uid
 
 
 def _item(row: asyncpg.Record) -> Item:
@@ -146,40 +136,41 @@ class Items:
         message_id = uuid7()
 
         async def statement(store_uid: UUID) -> list[asyncpg.Record]:
-            return await self._database.write(
-                APPEND,
-                store_uid,
-                caller.principal_type,
-                caller.principal,
-                session_id,
-                expected_position,
-                key and key.key_sha256,
-                key and key.body_sha256,
-                [item.data for item in items],
-                [item.role for item in items],
-                [item.occurred_at for item in items],
-                message_id,
-                ItemsAppended.subject,
-                caller.workspace_id,
-            )
+            try:
+                return await self._database.write(
+                    APPEND,
+                    store_uid,
+                    caller.principal_type,
+                    caller.principal,
+                    session_id,
+                    expected_position,
+                    key and key.key_sha256,
+                    key and key.body_sha256,
+                    [item.data for item in items],
+                    [item.role for item in items],
+                    [item.occurred_at for item in items],
+                    message_id,
+                    ItemsAppended.subject,
+                    caller.workspace_id,
+                )
+            except asyncpg.UniqueViolationError:
+                raise _KeyUsed(store_uid) from None
 
         try:
             store_uid, (row,) = await self._access.rows(caller, store_id, WRITE, statement)
-        except asyncpg.UniqueViolationError:
-            replayed = await self._replayed(caller, store_id, key)
+        except _KeyUsed as used:
+            replayed = await self._replayed(used.store_uid, key)
             if replayed is None:
                 raise Aborted("A request with this Idempotency-Key was just undone. Repeat it.") from None
             return replayed
         if row["session_uid"] is None:
-            return await self._why_not(caller, store_id, store_uid, session_id, key)
+            return await self._why_not(store_uid, session_id, key)
         self._relay.offer([OutboxRow(message_id, ItemsAppended.subject, row["payload"])])
         return Appended(row["session_uid"], row["before"] + 1, row["create_time"])
 
-    async def _why_not(
-        self, caller: Caller, store_id: str, store_uid: UUID, session_id: str, key: IdempotencyKey | None
-    ) -> Appended:
+    async def _why_not(self, store_uid: UUID, session_id: str, key: IdempotencyKey | None) -> Appended:
         """The first answer when this is a repeat, else the reason why an allowed append wrote nothing."""
-        replayed = await self._replayed(caller, store_id, key)
+        replayed = await self._replayed(store_uid, key)
         if replayed is not None:
             return replayed
         last_position = await self._database.fetchval(
@@ -193,25 +184,11 @@ class Items:
             metadata={"last_position": str(last_position)},
         )
 
-    async def _replayed(self, caller: Caller, store_id: str, key: IdempotencyKey | None) -> Appended | None:
-        used = await self._used(store_id, caller, key) if key else None
+    async def _replayed(self, store_uid: UUID, key: IdempotencyKey | None) -> Appended | None:
+        used = await recall(self._database, store_uid, key) if key else None
         if used is None or used.first_position is None:
             return None
         return Appended(UUID(used.resource), used.first_position, used.created_at, is_replayed=True)
-
-    async def _used(self, store_id: str, caller: Caller, key: IdempotencyKey) -> _Used | None:
-        row = await self._database.fetchrow(
-            "select k.body_sha256, k.resource, k.first_position, k.created_at from idempotency_keys k"
-            " join session_stores s on s.store_uid = k.store_uid"
-            " where s.workspace_id = $1 and s.store_id = $2 and k.key_sha256 = $3",
-            caller.workspace_id,
-            store_id,
-            key.key_sha256,
-        )
-        if row is None:
-            return None
-        check_same(row["body_sha256"], key)
-        return _Used(row["resource"], row["first_position"], row["created_at"])
 
     async def page(
         self,
@@ -249,36 +226,29 @@ class Items:
     ) -> tuple[UUID, Item | None, bool]:
         """Takes the newest item away for good; None when there is none. True when `key` was used before."""
         async with self._unit_of_work.begin() as tx:
-
-            async def statement(store_uid: UUID) -> list[asyncpg.Record]:
-                return await tx.fetch(LOCK, store_uid, caller.principal_type, caller.principal, session_id)
-
-            store_uid, (session,) = await self._access.rows(caller, store_id, WRITE, statement)
-            session_uid = session["session_uid"]
-            if session_uid is None:
-                raise no_session(session_id)
-            if key and (used := await self._used(store_id, caller, key)):
-                return session_uid, await self._popped(store_uid, used.resource), True
-            row = await tx.fetchrow(
-                POP_MARKED if key else POP_AWAY, store_uid, session_uid, session["cleared_through"]
+            store_uid = await self._access.store(tx, caller, store_id, WRITE)
+            session = await tx.fetchrow(
+                "select session_uid, cleared_through from sessions where store_uid = $1 and session_id = $2 for update",
+                store_uid,
+                session_id,
             )
+            if session is None:
+                raise no_session(session_id)
+            session_uid: UUID = session["session_uid"]
+            if key and (used := await recall(tx, store_uid, key)):
+                return await self._popped(tx, store_uid, used.resource)
+            row = await tx.fetchrow(POP_MARKED if key else POP_AWAY, store_uid, session_uid, session["cleared_through"])
             if key:
-                await tx.execute(
-                    "insert into idempotency_keys (store_uid, key_sha256, body_sha256, resource)"
-                    " values ($1, $2, $3, $4)",
-                    store_uid,
-                    key.key_sha256,
-                    key.body_sha256,
-                    item_id(session_uid, row["position"]) if row else str(session_uid),
-                )
+                resource = item_id(session_uid, row["position"]) if row else str(session_uid)
+                await idempotency.claim(tx, store_uid, key, resource)
         return session_uid, _item(row) if row else None, False
 
-    async def _popped(self, store_uid: UUID, resource: str) -> Item | None:
-        """The item that a pop took, as long as its session has it behind a mark."""
+    async def _popped(self, tx: Tx, store_uid: UUID, resource: str) -> tuple[UUID, Item | None, bool]:
+        """The item that the first request took, as long as its session has it behind a mark."""
         decoded = decode_item_id(resource)
         if decoded is None:
-            return None
-        row = await self._database.fetchrow(
+            return UUID(resource), None, True
+        row = await tx.fetchrow(
             "select position, data, occurred_at, create_time from session_items"
             " where store_uid = $1 and session_uid = $2 and position = $3",
             store_uid,
@@ -286,15 +256,13 @@ class Items:
         )
         if row is None:
             raise Aborted("What the first request with this Idempotency-Key removed is gone for good.")
-        return _item(row)
+        return decoded[0], _item(row), True
 
     async def clear(self, caller: Caller, store_id: str, session_id: str) -> None:
         """Hides every item at once; they are purged in the background."""
 
         async def statement(store_uid: UUID) -> list[asyncpg.Record]:
-            return await self._database.write(
-                CLEAR, store_uid, caller.principal_type, caller.principal, session_id
-            )
+            return await self._database.write(CLEAR, store_uid, caller.principal_type, caller.principal, session_id)
 
         _, (row,) = await self._access.rows(caller, store_id, WRITE, statement)
         if row["session_uid"] is None:

@@ -1,0 +1,101 @@
+"""`memstream import`: conversations from a file into a session store, distilled into a memory store."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memstream.console import Console, console
+from memstream.conversations import check_file
+
+DEFAULT_SESSION_STORE, DEFAULT_MEMORY_STORE = "conversations", "memories"
+PLAIN_INTERVAL_S = 5.0
+
+
+def import_conversations(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(help="JSON Lines, a turn a line; see the SDK's README.", show_default=False)],
+    session_store: Annotated[
+        str, typer.Option("--session-store", envvar="AGENT_SESSION_STORE", help="Made when it is missing.")
+    ] = DEFAULT_SESSION_STORE,
+    memory_store: Annotated[
+        str, typer.Option("--memory-store", envvar="AGENT_MEMORY_STORE", help="Made when it is missing.")
+    ] = DEFAULT_MEMORY_STORE,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until everything is distilled.")] = False,
+    wait_timeout: Annotated[int, typer.Option("--wait-timeout", min=1, help="Seconds to wait at most.")] = 3600,
+) -> None:
+    """Import conversations; to repeat it is safe at any time and adds only what is missing."""
+    out = console(ctx)
+    checked = check_file(file)
+    # Imported here: the HTTP client would be half of the start of `memstream --help`.
+    from memstream.importing import CONTINUOUS, import_file, prepare, wait_until_distilled
+
+    with out.client() as client:
+        target = prepare(client, session_store, memory_store)
+        with progress(out, "importing", checked.turns) as advance:
+            imported = import_file(target, checked, advance)
+        added = sum(one.added for one in imported)
+        parked: list[str] = []
+        if wait:
+            with progress(out, "distilling", checked.turns) as advance:
+                parked = wait_until_distilled(target, imported, wait_timeout, advance)
+    if parked:
+        out.note(f"parked, tried again once an hour: actor {', '.join(parked)}")
+    if target.pipeline.trigger != CONTINUOUS:
+        out.note(f"pipeline {target.pipeline.id} is {target.pipeline.trigger}: it distils only when it runs")
+    summary = {
+        "sessions": len(imported),
+        "turns": checked.turns,
+        "added": added,
+        "already_there": checked.turns - added,
+        "session_store": target.session_store.name,
+        "memory_store": target.memory_store.id,
+        "pipeline": target.pipeline.name,
+    }
+    if wait:
+        summary["parked_actors"] = parked
+    distilled = f", distilled into {target.memory_store.name}" if wait and not parked else ""
+    out.show(
+        summary,
+        f"{len(imported)} sessions, {checked.turns} turns: {added} added, {checked.turns - added} already there"
+        f" in session-stores/{target.session_store.name}{distilled}",
+    )
+    if parked:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def progress(out: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, a line now and then elsewhere; called with how much more is done."""
+    if not sys.stderr.isatty():
+        with _plain(out, what, total) as advance:
+            yield advance
+        return
+    from rich.console import Console as RichConsole
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=RichConsole(stderr=True)) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+@contextmanager
+def _plain(out: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
+    done, told = 0, time.monotonic()
+
+    def advance(count: int) -> None:
+        nonlocal done, told
+        done += count
+        if time.monotonic() - told > PLAIN_INTERVAL_S:
+            told = time.monotonic()
+            out.note(f"{what}: {done} of {total} turns")
+
+    yield advance
+    out.note(f"{what}: {done} of {total} turns")

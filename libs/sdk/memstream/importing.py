@@ -1,0 +1,227 @@
+"""Sends conversations to a server so that doing it again, at any time and after any interruption, adds nothing twice.
+
+What a session holds decides what is missing: its items must be the conversation's first turns. `expected_position`
+keeps two imports at once from doubling, and an Idempotency-Key a repeat whose first answer was lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+from memstream.client import AgentKitClient
+from memstream.conversations import Conversation, ConversationFile, Turn
+from memstream.errors import Aborted, AlreadyExists, MemstreamError, NotFound
+from memstream.memories import MemoryStore, WaitFor
+from memstream.pipelines import Pipeline
+from memstream.sessions import NewItem, Session, SessionStore
+from memstream.transport import dumps
+
+CONTINUOUS = "CONTINUOUS"
+WORKERS = 8
+BATCH_ITEMS = 200
+BATCH_BYTES = 1024 * 1024
+RACES = 5
+WAIT_MS = 10_000
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where conversations go and what distils them."""
+
+    client: AgentKitClient
+    session_store: SessionStore
+    memory_store: MemoryStore
+    pipeline: Pipeline
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of one conversation: its turns, how many of them were added now, and the position of the last."""
+
+    conversation: Conversation
+    added: int
+    last_position: int
+
+
+def prepare(client: AgentKitClient, session_store: str, memory_store: str) -> Target:
+    """The stores and the pipeline between them, made where they are missing."""
+    sessions = _get_or_create(client.session_stores.get, client.session_stores.create, session_store)
+    memories = _get_or_create(client.memory_stores.get, client.memory_stores.create, memory_store)
+    return Target(client, sessions, memories, _pipeline(client, sessions, memories))
+
+
+def import_file(target: Target, file: ConversationFile, advance: Advance) -> list[Imported]:
+    """Sends what is missing; `advance` hears of turns as they are there. Raises the first failure."""
+    stop = threading.Event()
+
+    def work(conversation: Conversation) -> Imported | None:
+        if stop.is_set():
+            return None
+        return _import(target.session_store, conversation, file, advance)
+
+    return _concurrently(work, file.conversations, stop)
+
+
+def wait_until_distilled(
+    target: Target, imported: Sequence[Imported], deadline_s: float, advance: Advance
+) -> list[str]:
+    """Waits until each conversation is distilled; returns the actors whose lanes are parked. Raises when too late."""
+    stop, deadline = threading.Event(), time.monotonic() + deadline_s
+
+    def work(one: Imported) -> str | None:
+        parked = _wait(target, one, deadline, stop)
+        advance(len(one.conversation))
+        return one.conversation.actor_id if parked else None
+
+    return sorted(set(_concurrently(work, imported, stop)))
+
+
+def _concurrently(work: Callable[[Any], Any], items: Sequence[Any], stop: threading.Event) -> list[Any]:
+    """The results that are not None, in order; after a failure or Ctrl-C nothing new begins."""
+    with ThreadPoolExecutor(WORKERS) as pool:
+        futures = [pool.submit(work, item) for item in items]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+            return [result for future in futures if (result := _result(future)) is not None]
+        finally:
+            stop.set()
+            for future in futures:
+                future.cancel()
+
+
+def _result(future: Any) -> Any:
+    return future.result() if future.done() else None
+
+
+def _get_or_create(get: Callable[[str], Any], create: Callable[..., Any], name: str) -> Any:
+    try:
+        return get(name)
+    except NotFound:
+        pass
+    try:
+        return create(name)
+    except AlreadyExists:
+        return get(name)
+
+
+def _pipeline(client: AgentKitClient, sessions: SessionStore, memories: MemoryStore) -> Pipeline:
+    pair = (f"session-stores/{sessions.name}", memories.name)
+    for _ in range(2):
+        for pipeline in client.pipelines.list(page_size=100):
+            if (pipeline.session_store, pipeline.memory_store) == pair:
+                return pipeline
+        try:
+            return client.pipelines.create(session_store=pair[0], memory_store=pair[1], trigger=CONTINUOUS)
+        except AlreadyExists:
+            continue
+    raise MemstreamError(f"there is a pipeline from {pair[0]} to {pair[1]}, but you may not see it")
+
+
+def _import(store: SessionStore, conversation: Conversation, file: ConversationFile, advance: Advance) -> Imported:
+    turns = file.turns_of(conversation)
+    session = _session(store, conversation)
+    present = _present(session, turns, file)
+    advance(present)
+    added = 0
+    for _ in range(RACES):
+        try:
+            position = session.last_position
+            for batch in _batches(turns[present:]):
+                items = session.append_items(
+                    [NewItem(turn.item, turn.time) for turn in batch],
+                    expected_position=position,
+                    idempotency_key=_key(session, position, batch),
+                )
+                position = items[-1].position or position + len(batch)
+                present, added = present + len(batch), added + len(batch)
+                advance(len(batch))
+            return Imported(conversation, added, position)
+        except Aborted:
+            session = store.get(session.session_id)
+            now = _present(session, turns, file)
+            advance(now - present)
+            present = now
+    raise Aborted(f"session '{session.session_id}' is being written by somebody else", error_code="ABORTED")
+
+
+def _session(store: SessionStore, conversation: Conversation) -> Session:
+    try:
+        session = store.get(conversation.session_id)
+    except NotFound:
+        try:
+            return store.add(actor_id=conversation.actor_id, session_id=conversation.session_id)
+        except AlreadyExists:
+            session = store.get(conversation.session_id)
+    if session.actor_id != conversation.actor_id:
+        raise MemstreamError(
+            f"session '{session.session_id}' belongs to actor '{session.actor_id}', "
+            f"the file says '{conversation.actor_id}'"
+        )
+    return session
+
+
+def _present(session: Session, turns: Sequence[Turn], file: ConversationFile) -> int:
+    """How many of the turns the session holds; raises when it holds something else in their place."""
+    if not session.last_position:
+        return 0
+    count = 0
+    for item, turn in zip(session.list_items(page_size=100, order_by="create_time asc"), turns, strict=False):
+        if item.data != turn.item:
+            raise MemstreamError(
+                f"{file.path}:{turn.line} is not what session '{session.session_id}' holds at position {item.position}",
+                hint="import into another session store, or delete that session first",
+            )
+        count += 1
+    return count
+
+
+def _batches(turns: Sequence[Turn]) -> Iterator[list[Turn]]:
+    batch: list[Turn] = []
+    size = 0
+    for turn in turns:
+        length = len(dumps(turn.item))
+        if batch and (len(batch) == BATCH_ITEMS or size + length > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(turn)
+        size += length
+    if batch:
+        yield batch
+
+
+def _key(session: Session, position: int, batch: Sequence[Turn]) -> str:
+    """The same for the same turns at the same place of the same session, which a deleted and remade one is not."""
+    parts = [session.session_id, session.create_time and session.create_time.isoformat(), position]
+    digest = hashlib.sha256(dumps(parts))
+    for turn in batch:
+        digest.update(dumps([turn.item, turn.time]))
+    return f"import-{digest.hexdigest()}"
+
+
+def _wait(target: Target, one: Imported, deadline: float, stop: threading.Event) -> bool:
+    """Whether the actor's lane is parked instead."""
+    position = WaitFor(target.session_store.name, one.conversation.session_id, one.last_position)
+    while not stop.is_set():
+        found = target.memory_store.search(
+            actor_id=one.conversation.actor_id, query="memory", limit=1, wait_for=position, max_wait_ms=WAIT_MS
+        )
+        if found.settled:
+            return False
+        if found.reason == "parked":
+            return True
+        if found.reason in ("manual", "none"):
+            raise MemstreamError(
+                f"pipeline {target.pipeline.id} does not distil by itself ({found.reason})",
+                hint="start a run of it, or set its trigger to CONTINUOUS",
+            )
+        if time.monotonic() > deadline:
+            raise MemstreamError("the time to wait is over; what is left goes on being distilled")
+    return False

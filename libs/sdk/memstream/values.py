@@ -1,0 +1,22 @@
+"""What every resource is read with."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+
+def time_of(value: Any) -> datetime | None:
+    """An aware time, or None for what is absent or not one."""
+    if not isinstance(value, str):
+        return None
+    try:
+        time = datetime.fromisoformat(value.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return time if time.tzinfo else None
+
+
+def given(**fields: Any) -> dict[str, Any]:
+    """The fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,62 @@
+"""The composition root of the distiller."""
+
+from fastapi import FastAPI
+
+from libs.chassis import metrics as chassis_metrics
+from libs.chassis.app import Chassis
+from libs.chassis.housekeeping import Pass
+from libs.contracts import events, requests
+from services.distiller.api import PipelineApi
+from services.distiller.distil import Distiller
+from services.distiller.handlers import Handlers, Marker, Unanswered
+from services.distiller.lanes import LaneWorkers
+from services.distiller.llm import Models
+from services.distiller.metrics import Metrics
+from services.distiller.runs import Runner
+from services.distiller.settings import DistillerSettings
+from services.distiller.store import Batches, Lanes, Pipelines, Runs
+from services.distiller.store.batches import expired
+from services.distiller.sweep import Sweeper
+
+RUN_STEP_S = 0.5
+SCHEDULE_STEP_S = 30.0
+
+
+def build(
+    settings: DistillerSettings, metrics: chassis_metrics.Metrics | None = None, models: Models | None = None
+) -> FastAPI:
+    """The HTTP application; entering its lifespan runs consumers, lane workers and sweeps."""
+    chassis = Chassis("distiller", settings, metrics)
+    counted = Metrics(chassis.metrics.registry)
+    models = models or Models.of(settings)
+    bus, unit_of_work = chassis.bus, chassis.unit_of_work
+    pipelines, lanes = Pipelines(chassis.database), Lanes(chassis.database)
+    batches, runs = Batches(chassis.database), Runs(chassis.database)
+
+    distiller = Distiller(settings, models, pipelines, lanes, batches, unit_of_work, bus.ask, counted)
+    workers = LaneWorkers(settings, lanes, distiller, counted)
+    runner = Runner(settings, runs, pipelines, workers, unit_of_work, bus.ask)
+    sweeper = Sweeper(settings, pipelines, lanes, workers, bus.ask, counted)
+    unanswered = Unanswered(batches, unit_of_work, counted, settings.unanswered_after_s)
+    handlers = Handlers(
+        Marker(lanes, workers), pipelines, lanes, batches, workers, chassis.parked, unit_of_work, counted
+    )
+
+    bus.consume(events.ItemsAppended, handlers.on_items_appended)
+    bus.consume(events.BatchesApplied, handlers.on_batches_applied)
+    bus.consume(events.SessionDeleted, handlers.on_session_deleted)
+    bus.consume(events.SessionStoreDeleted, handlers.on_session_store_deleted)
+    bus.consume(events.MemoryStoreDeleted, handlers.on_memory_store_deleted)
+    bus.consume(events.SessionActorErased, handlers.on_session_actor_erased)
+    bus.consume(events.MemoryActorErased, handlers.on_memory_actor_erased)
+    bus.answer(requests.HastenLane, handlers.on_hasten_lane)
+
+    chassis.run(workers.run)
+    chassis.every("runs", RUN_STEP_S, runner.step)
+    chassis.every("schedule", SCHEDULE_STEP_S, runner.schedule)
+    chassis.every("sweep", min(settings.sweep_interval_s, 5.0), sweeper.sweep)
+    chassis.every("unanswered", min(settings.unanswered_after_s, 5.0), unanswered.send_again)
+    chassis.housekeep(Pass("expire_batches", expired))
+
+    api = PipelineApi(settings, models, pipelines, runs, lanes, runner, unit_of_work, bus.ask)
+    return chassis.http("Memstream distiller", [api.routes()])

@@ -1,0 +1,221 @@
+"""What the distiller does when something happened elsewhere."""
+
+import asyncio
+
+from libs.chassis.outbox import OutboxRow
+from libs.chassis.parked import ParkedMessages
+from libs.chassis.unit_of_work import UnitOfWork
+from libs.contracts.events import (
+    BatchesApplied,
+    DistillerActorErased,
+    ItemsAppended,
+    MemoriesDistilled,
+    MemoryActorErased,
+    MemoryStoreDeleted,
+    SessionActorErased,
+    SessionDeleted,
+    SessionStoreDeleted,
+)
+from libs.contracts.ids import uuid7
+from libs.contracts.requests import HastenLane, LaneHastened
+from services.distiller.domain import AGAIN_LIMIT
+from services.distiller.lanes import LaneWorkers
+from services.distiller.metrics import Metrics
+from services.distiller.store import Batches, Lanes, Mark, Pipelines
+
+MARKS_AT_ONCE = 200
+
+
+class Marker:
+    """Gathers what arrives together into one statement; each caller hears of its own mark's fate."""
+
+    def __init__(self, lanes: Lanes, workers: LaneWorkers) -> None:
+        self._lanes = lanes
+        self._workers = workers
+        self._waiting: list[tuple[Mark, asyncio.Future[None]]] = []
+        self._flushing = False
+
+    async def mark(self, mark: Mark) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append((mark, future))
+        if not self._flushing:
+            self._flushing = True
+            try:
+                await self._flush()
+            finally:
+                self._flushing = False
+        await future
+
+    async def _flush(self) -> None:
+        # One turn of the loop: the other handlers of this wave add theirs.
+        await asyncio.sleep(0)
+        while self._waiting:
+            batch, self._waiting = self._waiting[:MARKS_AT_ONCE], self._waiting[MARKS_AT_ONCE:]
+            try:
+                _, due_in_s = await self._lanes.mark([mark for mark, _ in batch])
+            except Exception as failed:
+                for _, future in batch:
+                    if not future.done():
+                        future.set_exception(failed)
+                continue
+            except BaseException:
+                for _, future in batch:
+                    future.cancel()
+                raise
+            if due_in_s is not None:
+                self._workers.due_in(due_in_s)
+            for _, future in batch:
+                if not future.done():
+                    future.set_result(None)
+
+
+class Handlers:
+    def __init__(
+        self,
+        marker: Marker,
+        pipelines: Pipelines,
+        lanes: Lanes,
+        batches: Batches,
+        workers: LaneWorkers,
+        parked: ParkedMessages,
+        unit_of_work: UnitOfWork,
+        metrics: Metrics,
+    ) -> None:
+        self._marker = marker
+        self._pipelines = pipelines
+        self._lanes = lanes
+        self._batches = batches
+        self._workers = workers
+        self._parked = parked
+        self._unit_of_work = unit_of_work
+        self._metrics = metrics
+
+    async def on_items_appended(self, event: ItemsAppended) -> None:
+        await self._marker.mark(
+            Mark(
+                store_uid=event.store_uid,
+                session_uid=event.session_uid,
+                session_id=event.session_id,
+                actor_id=event.actor_id,
+                last_position=event.last_position,
+                appended_at=event.occurred_at,
+            )
+        )
+
+    async def on_batches_applied(self, event: BatchesApplied) -> None:
+        """Memory has the batch: its lane goes on. A repeated answer finds the batch settled and changes nothing."""
+        refused: list[tuple[MemoriesDistilled, str]] = []
+        async with self._unit_of_work.begin() as tx:
+            outcomes = event.model_dump_json(include={"outcomes"})
+            batch = await self._batches.settle(tx, event.batch_id, outcomes)
+            if batch is None:
+                return
+            distilled = MemoriesDistilled.model_validate_json(batch.event)
+            conflicts = 0
+            for change, applied in zip(distilled.changes, event.outcomes, strict=True):
+                if applied.outcome == "conflict":
+                    conflicts += 1
+                    for evidence in change.evidence:
+                        await self._lanes.ask_again(
+                            tx,
+                            batch.pipeline_uid,
+                            batch.actor_id,
+                            evidence.session_uid,
+                            evidence.positions,
+                            AGAIN_LIMIT,
+                        )
+                elif applied.outcome == "refused":
+                    only = distilled.model_copy(
+                        update={"batch_id": uuid7(), "event_id": uuid7(), "changes": [change], "ranges": []}
+                    )
+                    refused.append((only, applied.reason or "refused"))
+            if not conflicts:
+                await self._lanes.reset_again(tx, batch.pipeline_uid, batch.actor_id)
+            await self._lanes.settle(tx, batch.pipeline_uid, batch.actor_id, batch.batch_id)
+            for only, reason in refused:
+                await self._parked.park_in(tx, only.subject, only.model_dump_json().encode(), reason, 1)
+        for applied in event.outcomes:
+            self._metrics.outcomes.labels(applied.outcome).inc()
+        self._workers.due_in(0)
+
+    async def on_session_deleted(self, event: SessionDeleted) -> None:
+        async with self._unit_of_work.begin() as tx:
+            await self._lanes.forget_session(tx, event.session_uid)
+
+    async def on_session_store_deleted(self, event: SessionStoreDeleted) -> None:
+        async with self._unit_of_work.begin() as tx:
+            await self._lanes.forget_store(tx, "session_store_uid", event.store_uid)
+
+    async def on_memory_store_deleted(self, event: MemoryStoreDeleted) -> None:
+        async with self._unit_of_work.begin() as tx:
+            await self._lanes.forget_store(tx, "memory_store_uid", event.store_uid)
+
+    async def on_session_actor_erased(self, event: SessionActorErased) -> None:
+        """Drops what is known of the actor and confirms; a repeat finds nothing and confirms again."""
+        async with self._unit_of_work.begin() as tx:
+            removed = await self._lanes.forget_actor(tx, "session_store_uid", event.store_uid, event.actor_id)
+            removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)
+            tx.emit(
+                DistillerActorErased(
+                    workspace_id=event.workspace_id,
+                    caused_by=event.event_id,
+                    store_uid=event.store_uid,
+                    actor_id=event.actor_id,
+                    epoch=event.epoch,
+                    erasure_id=event.erasure_id,
+                    removed=removed,
+                )
+            )
+
+    async def on_memory_actor_erased(self, event: MemoryActorErased) -> None:
+        """What was stored for an actor who was erased in a memory store goes, and that is confirmed."""
+        async with self._unit_of_work.begin() as tx:
+            removed = await self._batches.forget_actor(tx, event.store_uid, event.actor_id)
+            removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)
+            tx.emit(
+                DistillerActorErased(
+                    workspace_id=event.workspace_id,
+                    caused_by=event.event_id,
+                    store_uid=event.store_uid,
+                    actor_id=event.actor_id,
+                    epoch=event.epoch,
+                    erasure_id=event.erasure_id,
+                    removed=removed,
+                )
+            )
+
+    async def on_hasten_lane(self, request: HastenLane) -> LaneHastened:
+        """Somebody waits for a session: its lane is due now, unless only a run or a redrive would help."""
+        pipelines = await self._pipelines.feeding(
+            request.workspace_id, request.memory_store_uid, request.session_store_id
+        )
+        if not pipelines:
+            return LaneHastened(reason="none")
+        reasons: list[str] = []
+        for pipeline in pipelines:
+            if pipeline.trigger != "CONTINUOUS":
+                reasons.append("manual")
+                continue
+            reason = await self._lanes.hasten(pipeline.pipeline_uid, request.session_id)
+            reasons.append(reason or "due")
+        self._workers.due_in(0)
+        for reason in ("due", "parked", "manual"):
+            if reason in reasons:
+                return LaneHastened.model_validate({"reason": reason})
+        return LaneHastened(reason="none")
+
+
+class Unanswered:
+    """Sends again what memory has not answered in time, under the same `batch_id` and a new message id."""
+
+    def __init__(self, batches: Batches, unit_of_work: UnitOfWork, metrics: Metrics, after_s: float) -> None:
+        self._batches = batches
+        self._unit_of_work = unit_of_work
+        self._metrics = metrics
+        self._after_s = after_s
+
+    async def send_again(self) -> None:
+        async with self._unit_of_work.begin() as tx:
+            late = await self._batches.claim_unanswered(tx, self._after_s, 500)
+            tx.emitted.extend(OutboxRow(uuid7(), MemoriesDistilled.subject, batch.event) for batch in late)
+        self._metrics.reemitted.inc(len(late))

@@ -1,0 +1,167 @@
+"""The lane workers of a process: they take due lanes by turns, keep their leases, and decide what a failure means.
+
+A process works on at most `lanes_per_process` lanes and `lanes_per_workspace` of one workspace at once. Nothing polls a
+lane that is not due: a mark says when the next one is, and a slow look at the table finds what other replicas marked.
+"""
+
+import asyncio
+from collections import Counter
+
+from libs.chassis.errors import ApiError, Retry
+from libs.chassis.logs import logger
+from services.distiller.distil import Distiller
+from services.distiller.domain import (
+    LANE_DELAYS_S,
+    OURS_DELAY_S,
+    Fenced,
+    LaneFailure,
+    Lease,
+    ProviderFailure,
+    Truncated,
+    lane_delay_s,
+)
+from services.distiller.metrics import Metrics
+from services.distiller.settings import DistillerSettings
+from services.distiller.store import Lanes
+
+log = logger(__name__)
+
+
+class LaneWorkers:
+    """`run` until cancelled; a worker that is cancelled leaves its lane to whoever comes after the lease."""
+
+    def __init__(self, settings: DistillerSettings, lanes: Lanes, distiller: Distiller, metrics: Metrics) -> None:
+        self._settings = settings
+        self._lanes = lanes
+        self._distiller = distiller
+        self._metrics = metrics
+        self._busy: Counter[int] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def due_in(self, seconds: float) -> None:
+        """Something is due in so many seconds: look then, if not sooner."""
+        loop = asyncio.get_running_loop()
+        if seconds <= 0:
+            self._wake.set()
+        elif self._timer is None or self._timer.when() > loop.time() + seconds:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        try:
+            while True:
+                try:
+                    if await self._take_turns():
+                        continue
+                    next_due_s = await self._lanes.next_due_s()
+                    if next_due_s is not None and 0 < next_due_s < self._settings.poll_interval_s:
+                        self.due_in(next_due_s)
+                except ApiError as away:
+                    log.warning("lanes_unreadable", error=away.code)
+                self.due_in(self._settings.poll_interval_s)
+                await self._wake.wait()
+                self._wake.clear()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _take_turns(self) -> bool:
+        """Starts work on due lanes; True when there may be more right now."""
+        settings = self._settings
+        room = settings.lanes_per_process - len(self._tasks)
+        if room <= 0:
+            return False
+        full = [workspace for workspace, busy in self._busy.items() if busy >= settings.lanes_per_workspace]
+        candidates = await self._lanes.due(settings.lanes_per_turn, room, full)
+        started = 0
+        for pipeline_uid, actor_id, workspace_id, token in candidates:
+            if self._busy[workspace_id] >= settings.lanes_per_workspace:
+                continue
+            lease = await self._lanes.lease(pipeline_uid, actor_id, token, settings.lease_s)
+            if lease is not None:
+                self._start(workspace_id, lease)
+                started += 1
+        return started > 0
+
+    def _start(self, workspace_id: int, lease: Lease) -> None:
+        self._busy[workspace_id] += 1
+        task = asyncio.create_task(self._work(workspace_id, lease))
+        self._tasks.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            self._busy[workspace_id] -= 1
+            if not self._busy[workspace_id]:
+                del self._busy[workspace_id]
+            self._wake.set()
+
+        task.add_done_callback(ended)
+
+    async def _work(self, workspace_id: int, lease: Lease) -> None:
+        keeper = asyncio.create_task(self._keep(lease, asyncio.current_task()))
+        try:
+            outcome = await self._outcome(workspace_id, lease)
+        except (ApiError, Retry) as away:
+            # The lease runs out by itself, should even this not be written.
+            outcome = "ours"
+            log.warning("lane_interrupted", error=type(away).__name__)
+        finally:
+            keeper.cancel()
+        self._metrics.distillations.labels(outcome).inc()
+
+    async def _outcome(self, workspace_id: int, lease: Lease) -> str:
+        try:
+            if not await self._distiller.distil(workspace_id, lease):
+                await self._lanes.release(lease)
+                return "nothing"
+        except Fenced:
+            return "fenced"
+        except Truncated as truncated:
+            return await self._smaller(lease, truncated)
+        except LaneFailure as failure:
+            return await self._failed(lease, str(failure))
+        except ProviderFailure as failure:
+            await self._lanes.put_off(lease, failure.retry_after_s, reason=str(failure), provider=failure.provider)
+            return "provider"
+        except (ApiError, Retry) as away:
+            await self._lanes.put_off(lease, OURS_DELAY_S, reason=str(away), attempts=lease.attempts)
+            return "ours"
+        except Exception as failed:
+            log.error("distillation_failed", exc_info=failed)
+            return await self._failed(lease, f"internal: {type(failed).__name__}")
+        return "emitted"
+
+    async def _smaller(self, lease: Lease, truncated: Truncated) -> str:
+        """Half the lines at once, which is no failed attempt; a single line that is cut is one."""
+        lines = truncated.lines or self._settings.batch_lines
+        if lines <= 1:
+            return await self._failed(lease, str(truncated))
+        await self._lanes.put_off(lease, 0, reason=str(truncated), max_lines=lines // 2)
+        return "truncated"
+
+    async def _failed(self, lease: Lease, reason: str) -> str:
+        attempts = lease.attempts + 1
+        parked = attempts > len(LANE_DELAYS_S)
+        await self._lanes.put_off(lease, lane_delay_s(attempts), reason=reason, attempts=attempts, parked=parked)
+        log.warning("lane_failed", reason=reason, attempts=attempts, parked=parked)
+        return "parked" if parked else "failed"
+
+    async def _keep(self, lease: Lease, worker: "asyncio.Task[None] | None") -> None:
+        """Renews the lease; a worker whose lease is lost is stopped, for whatever it did would be refused."""
+        while True:
+            await asyncio.sleep(self._settings.lease_s / 3)
+            try:
+                if not await self._lanes.renew(lease, self._settings.lease_s):
+                    if worker is not None:
+                        worker.cancel()
+                    return
+            except ApiError as away:
+                log.warning("lease_not_renewed", error=away.code)

@@ -1,0 +1,32 @@
+"""What the distiller counts beside the chassis: the promise, and whatever endangers it."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class Metrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.distillations = Counter(
+            "memstream_distillations_total", "Distillations by outcome", ("outcome",), registry=registry
+        )
+        self.oldest_undistilled = Gauge(
+            "memstream_oldest_undistilled_seconds",
+            "Age of the oldest append that waits in a continuous pipeline",
+            registry=registry,
+        )
+        self.model_calls = Counter(
+            "memstream_model_calls_total", "Calls of a model by outcome", ("model", "outcome"), registry=registry
+        )
+        self.model_tokens = Counter(
+            "memstream_model_tokens_total", "Tokens by model and kind", ("model", "kind"), registry=registry
+        )
+        self.sweep_finds = Counter(
+            "memstream_sweep_finds_total",
+            "Sessions that only the sweep found: 0 in a healthy system",
+            registry=registry,
+        )
+        self.reemitted = Counter(
+            "memstream_batches_reemitted_total", "Batches that memory had not answered in time", registry=registry
+        )
+        self.outcomes = Counter(
+            "memstream_changes_total", "Changes by what memory made of them", ("outcome",), registry=registry
+        )

@@ -1,0 +1,54 @@
+"""The composition root of the memory service."""
+
+from pathlib import Path
+
+from fastapi import FastAPI
+
+from libs.chassis.app import Chassis
+from libs.chassis.housekeeping import expiring
+from libs.chassis.metrics import Metrics
+from libs.chassis.permissions import permission_routes
+from libs.chassis.stores import Stores
+from libs.contracts.events import MemoriesDistilled
+from libs.contracts.requests import AuthorizeMemoryStore, RelatedEntries
+from services.memory.api.entries import entry_routes
+from services.memory.api.stores import store_routes
+from services.memory.handlers import Handlers
+from services.memory.indexing import Indexing
+from services.memory.search import Search
+from services.memory.settings import MemorySettings
+from services.memory.store.batches import Batches
+from services.memory.store.entries import Entries
+from services.memory.store.index import Index
+from services.memory.store.purge import PURGE
+from services.memory.store.related import Distilling
+from services.memory.stores import MEMORY_STORE
+
+REVISIONS = Path(__file__).parent / "migrations"
+
+
+def build(settings: MemorySettings, metrics: Metrics | None = None) -> FastAPI:
+    chassis = Chassis("memory", settings, metrics)
+    stores = Stores(MEMORY_STORE, chassis.database, chassis.unit_of_work)
+    indexing = Indexing(settings.language, settings.weights)
+    entries = Entries(chassis.database, chassis.unit_of_work, indexing, settings.limits)
+    search = Search(Index(chassis.database), indexing)
+    handlers = Handlers(
+        chassis.unit_of_work,
+        stores,
+        Batches(indexing, settings.limits.path_bytes),
+        Distilling(chassis.database),
+        search,
+    )
+    chassis.bus.consume(MemoriesDistilled, handlers.on_memories_distilled)
+    chassis.bus.answer(RelatedEntries, handlers.related_entries)
+    chassis.bus.answer(AuthorizeMemoryStore, handlers.authorize_store)
+    chassis.housekeep(PURGE, expiring("batches", "30 days"), expiring("changes", "7 days"))
+    routers = [
+        store_routes(stores, settings.limits, settings.language),
+        entry_routes(stores, entries, search, settings.limits),
+        permission_routes(stores, settings.limits),
+    ]
+    app = chassis.http("Memstream memory", routers)
+    app.state.handlers = handlers
+    return app

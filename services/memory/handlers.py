@@ -1,0 +1,102 @@
+"""What the memory service does with messages: batches of the distiller, erasures, and other services' questions."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from uuid import UUID
+
+from libs.chassis.stores import READ, WRITE, Stores
+from libs.chassis.unit_of_work import UnitOfWork
+from libs.contracts.events import BatchesApplied, MemoriesDistilled
+from libs.contracts.limits import REPLY_BYTES
+from libs.contracts.requests import (
+    AuthorizeMemoryStore,
+    Related,
+    RelatedEntries,
+    RelatedEntry,
+    StoreAuthorization,
+)
+from services.memory.domain import Entry, is_storable
+from services.memory.search import Search
+from services.memory.store.batches import Batches
+from services.memory.store.related import Distilling
+
+# Room for the JSON around the entries of a reply.
+RELATED_BYTES = REPLY_BYTES - 4096
+CLIPPED_CHARS = 4000
+
+
+class Handlers:
+    def __init__(
+        self, unit_of_work: UnitOfWork, stores: Stores, batches: Batches, distilling: Distilling, search: Search
+    ) -> None:
+        self._unit_of_work = unit_of_work
+        self._stores = stores
+        self._batches = batches
+        self._distilling = distilling
+        self._search = search
+
+    async def on_memories_distilled(self, event: MemoriesDistilled) -> None:
+        async with self._unit_of_work.begin() as tx:
+            outcomes = await self._batches.apply(tx, event, datetime.now(UTC))
+            tx.emit(
+                BatchesApplied(
+                    caused_by=event.event_id,
+                    workspace_id=event.workspace_id,
+                    batch_id=event.batch_id,
+                    store_uid=event.store_uid,
+                    actor_id=event.actor_id,
+                    outcomes=outcomes,
+                )
+            )
+
+    async def related_entries(self, request: RelatedEntries) -> Related:
+        if not is_storable(request.actor_id):
+            return Related()
+        # Before the entries: an erasure between the two makes the batch refused, never the entries wrong.
+        epoch = await self._distilling.epoch(request.store_uid, request.actor_id)
+        if epoch is None:
+            return Related(gone=True)
+        paths = [path for path in request.paths if is_storable(path)]
+        named = await self._distilling.at(request.store_uid, request.actor_id, paths) if paths else []
+        found = await self._search.related(request.store_uid, request.actor_id, request.texts, request.limit)
+        return Related(entries=_fitting(named, [hit.entry for hit in found]), epoch=epoch)
+
+    async def authorize_store(self, request: AuthorizeMemoryStore) -> StoreAuthorization:
+        known = await self._stores.authorize(
+            request.workspace_id, request.principal_type, request.principal, request.store_id, request.store_uid
+        )
+        if known is None:
+            return StoreAuthorization()
+        store_uid, store_id, level = known
+        needed = WRITE if request.permission == "WRITE" else READ
+        return StoreAuthorization(allowed=level >= needed, store_uid=store_uid, store_id=store_id)
+
+
+def _fitting(named: Iterable[Entry], nearest: Iterable[Entry]) -> list[RelatedEntry]:
+    """As many as a reply holds. What was asked for by its path is there, if need be with its first words only."""
+    entries: dict[UUID, RelatedEntry] = {}
+    used = 0
+    for entry, asked in [*((entry, True) for entry in named), *((entry, False) for entry in nearest)]:
+        if entry.entry_uid in entries:
+            continue
+        related = _related(entry)
+        size = len(related.model_dump_json().encode())
+        if used + size > RELATED_BYTES and asked:
+            related = related.model_copy(update={"statement": related.statement[:CLIPPED_CHARS]})
+            size = len(related.model_dump_json().encode())
+        if used + size <= RELATED_BYTES:
+            entries[entry.entry_uid] = related
+            used += size
+    return list(entries.values())
+
+
+def _related(entry: Entry) -> RelatedEntry:
+    return RelatedEntry(
+        entry_id=entry.entry_id,
+        path=entry.path,
+        version=entry.version,
+        statement=entry.value.content or "",
+        kind=entry.value.kind,
+        event_date=entry.value.event_date,
+        retired=entry.value.retired,
+    )

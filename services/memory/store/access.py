@@ -1,0 +1,75 @@
+"""Who may: the grant is read inside the statement that needs it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import asyncpg
+
+from libs.chassis.auth import Caller
+from libs.chassis.stores import LEVEL, READ, Level
+from libs.chassis.unit_of_work import Tx
+
+# One row for a store that exists, whatever the caller may: $1 store_uid, $2 principal type, $3 principal.
+STORE = (
+    f"select s.store_uid, s.workspace_id, s.options, {LEVEL} as level from memory_stores s"
+    " left join store_grants g on g.store_uid = s.store_uid and g.principal_type = $2 and g.principal = $3"
+    " where s.store_uid = $1"
+)
+
+
+class StoreGone(Exception):
+    """The uid names no store any more; its name may mean another by now."""
+
+
+class Forbidden(Exception):
+    """The store exists, and the caller lacks this level on it."""
+
+    def __init__(self, level: Level) -> None:
+        super().__init__(level)
+        self.level = level
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStore:
+    """A store that cannot be deleted before the transaction ends. `language` as the store asks for it."""
+
+    store_uid: UUID
+    workspace_id: int
+    language: str | None
+
+
+def permitted(rows: Sequence[asyncpg.Record], level: Level = READ) -> Sequence[asyncpg.Record]:
+    """The rows of a statement over `STORE`, or what forbids them."""
+    if not rows:
+        raise StoreGone
+    if rows[0]["level"] < level:
+        raise Forbidden(level)
+    return rows
+
+
+async def open_store(tx: Tx, store_uid: UUID, caller: Caller, level: Level, *, or_admin: bool = False) -> OpenStore:
+    """Keeps the store from being deleted under a writer, and checks the writer's grant."""
+    row = await tx.fetchrow(
+        f"select s.workspace_id, s.options->>'language' as language, {LEVEL} as level from memory_stores s"
+        " left join store_grants g on g.store_uid = s.store_uid and g.principal_type = $2 and g.principal = $3"
+        " where s.store_uid = $1 for key share of s",
+        store_uid,
+        caller.principal_type,
+        caller.principal,
+    )
+    if row is None:
+        raise StoreGone
+    if row["level"] < level and not (or_admin and caller.admin):
+        raise Forbidden(level)
+    return OpenStore(store_uid, row["workspace_id"], row["language"])
+
+
+async def open_store_for_batch(tx: Tx, store_uid: UUID) -> OpenStore | None:
+    """As `open_store`, for the distiller, whose pipeline was authorised when it was made."""
+    row = await tx.fetchrow(
+        "select s.workspace_id, s.options->>'language' as language from memory_stores s"
+        " where s.store_uid = $1 for key share",
+        store_uid,
+    )
+    return None if row is None else OpenStore(store_uid, row["workspace_id"], row["language"])

@@ -1,0 +1,103 @@
+"""BM25 from the posting table: only the rows of one actor's query terms are read, whatever else the store holds.
+
+The formula is that of `ranking.score`, which a test holds it to; here it runs where the postings are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from libs.chassis.auth import Caller
+from libs.chassis.database import Database
+from services.memory.ranking import K1, B
+from services.memory.store.access import STORE, permitted
+from services.memory.store.entries import Filter, found_from
+from services.memory.store.records import ENTRY_COLUMNS, EVIDENCE, Found
+
+_RANKED = f"""
+actor as (
+    select actor_no, language, entry_count, total_length / greatest(entry_count, 1) as average
+    from actor_stats where store_uid = $1 and actor_id = $2
+),
+posting as materialized (
+    select t.term, t.entry_uid, t.frequency, t.length from actor a
+    join entry_terms t on t.store_uid = $1 and t.actor_no = a.actor_no and t.term = any($3::text[])
+),
+known as (select term, count(*) as entries from posting group by term),
+idf as (
+    select q.term, ln(1 + (greatest(a.entry_count - coalesce(k.entries, 0), 0) + 0.5::float8)
+        / (coalesce(k.entries, 0) + 0.5::float8)) as idf
+    from actor a cross join unnest($3::text[]) q (term) left join known k on k.term = q.term
+),
+weight as (select term, idf / sum(idf) over () as weight from idf),
+ranked as (
+    select p.entry_uid, round(sum(w.weight * p.frequency / (p.frequency + case
+        when p.length > a.average and a.average > 0
+        then {K1}::float8 * (1 - {B}::float8 + {B}::float8 * p.length / a.average)
+        else {K1}::float8 end))::numeric, 9)::float8 as score
+    from posting p join weight w on w.term = p.term cross join actor a group by p.entry_uid
+)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """`language`: what the actor's terms were made with, or the store's for an actor without entries."""
+
+    language: str | None
+    found: list[Found]
+
+
+class Index:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def search(
+        self,
+        caller: Caller,
+        store_uid: UUID,
+        actor_id: str,
+        terms: Sequence[str],
+        wanted: Filter,
+        *,
+        min_score: float,
+        limit: int,
+    ) -> Hits:
+        """The best entries for query terms: ties by update time, then name."""
+        arguments: list[Any] = [store_uid, actor_id, terms, limit, min_score]
+        arguments += [caller.principal_type, caller.principal]
+        store = STORE.replace("$2", "$6").replace("$3", "$7")
+        rows = await self._database.fetch(
+            f"with s as ({store}), {_RANKED}"
+            " select s.level, coalesce((select language from actor), s.options->>'language') as language, h.*"
+            f" from s left join lateral ({_hits(wanted, arguments)}) h on s.level >= 1"
+            " order by h.score desc, h.update_time desc, h.entry_id",
+            *arguments,
+        )
+        found = [found_from(row, row["score"]) for row in permitted(rows) if row["entry_uid"] is not None]
+        return Hits(rows[0]["language"], found)
+
+    async def related(self, store_uid: UUID, actor_id: str, terms: Sequence[str], limit: int) -> Hits:
+        """As `search`, for the distiller: only slots that it may write."""
+        arguments: list[Any] = [store_uid, actor_id, terms, limit, 0.0]
+        hits = _hits(Filter(), arguments, extra=" and e.session_id is null")
+        rows = await self._database.fetch(
+            f"with {_RANKED} select a.language, h.* from actor a left join lateral ({hits}) h on true"
+            " order by h.score desc, h.update_time desc, h.entry_id",
+            *arguments,
+        )
+        found = [found_from(row, row["score"]) for row in rows if row["entry_uid"] is not None]
+        return Hits(rows[0]["language"] if rows else None, found)
+
+
+def _hits(wanted: Filter, arguments: list[Any], extra: str = "") -> str:
+    """The best `$4` entries; without a filter, entries are looked up only for those that can be among them."""
+    conditions = wanted.sql(arguments) + extra
+    best = "ranked" if conditions else "(select * from ranked order by score desc fetch first $4 rows with ties)"
+    return (
+        f"select r.score, {ENTRY_COLUMNS}, {EVIDENCE} from {best} r"
+        " join entries e on e.store_uid = $1 and e.entry_uid = r.entry_uid"
+        f" where r.score > 0 and r.score >= $5{conditions}"
+        " order by r.score desc, e.update_time desc, e.entry_id limit $4"
+    )

@@ -1,0 +1,96 @@
+"""How rows become values, and the columns that this takes."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from services.memory.domain import Entry, Value, Version
+
+ENTRY_COLUMNS = (
+    "e.entry_uid, e.entry_id, e.actor_id, e.session_id, e.path, e.version, e.retired, e.content, e.description,"
+    " e.kind, e.said_by, e.valid_from, e.event_date, e.last_version, e.last_recorded_at, e.source_type,"
+    " e.create_time, e.update_time"
+)
+VERSION_COLUMNS = (
+    "v.version, v.retired, v.content, v.description, v.kind, v.said_by, v.event_date, v.valid_from, v.recorded_at"
+)
+EVIDENCE_SHOWN = 20
+# The newest evidence of all versions since when the entry says what it says.
+EVIDENCE = (
+    "(select json_agg(json_build_object('session_store_uid', x.session_store_uid,"
+    " 'session_store_id', x.session_store_id, 'session_uid', x.session_uid, 'session_id', x.session_id,"
+    " 'positions', x.positions, 'said_by', x.said_by, 'said_at', x.said_at) order by x.said_at desc, x.evidence_uid)"
+    " from (select p.* from version_evidence p"
+    " join entry_versions w on w.store_uid = p.store_uid and w.actor_id = p.actor_id"
+    " and w.entry_uid = p.entry_uid and w.version = p.version"
+    " where p.store_uid = e.store_uid and p.actor_id = e.actor_id and p.entry_uid = e.entry_uid"
+    f" and w.valid_from >= e.valid_from order by p.said_at desc limit {EVIDENCE_SHOWN}) x) as evidence"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The lines of one session that a version rests on."""
+
+    session_store_uid: UUID
+    session_store_id: str
+    session_uid: UUID
+    session_id: str | None
+    positions: list[int]
+    said_by: str
+    said_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An entry as a read shows it."""
+
+    entry: Entry
+    evidence: list[Proof]
+    score: float | None = None
+
+
+def value_from(row: asyncpg.Record) -> Value:
+    return Value(row["content"], row["description"], row["kind"], row["said_by"], row["event_date"], row["retired"])
+
+
+def entry_from(row: asyncpg.Record) -> Entry:
+    return Entry(
+        entry_uid=row["entry_uid"],
+        entry_id=row["entry_id"],
+        actor_id=row["actor_id"],
+        session_id=row["session_id"],
+        path=row["path"],
+        version=row["version"],
+        value=value_from(row),
+        valid_from=row["valid_from"],
+        last_version=row["last_version"],
+        last_recorded_at=row["last_recorded_at"],
+        source_type=row["source_type"],
+        create_time=row["create_time"],
+        update_time=row["update_time"],
+    )
+
+
+def version_from(row: asyncpg.Record) -> Version:
+    return Version(row["version"], value_from(row), row["valid_from"], row["recorded_at"])
+
+
+def proofs_from(evidence: str | None) -> list[Proof]:
+    rows: list[dict[str, Any]] = json.loads(evidence) if evidence else []
+    return [
+        Proof(
+            session_store_uid=UUID(row["session_store_uid"]),
+            session_store_id=row["session_store_id"],
+            session_uid=UUID(row["session_uid"]),
+            session_id=row["session_id"],
+            positions=row["positions"],
+            said_by=row["said_by"],
+            said_at=datetime.fromisoformat(row["said_at"]),
+        )
+        for row in rows
+    ]

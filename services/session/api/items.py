@@ -1,0 +1,115 @@
+"""Items. Append and list are plain routes: FastAPI's handling costs a quarter of their speed."""
+
+import asyncio
+from collections.abc import Iterable
+from uuid import UUID
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from libs.chassis.errors import InvalidParameter
+from libs.chassis.http import authenticated, json_response
+from libs.chassis.idempotency import REPLAYED, IdempotencyKey
+from libs.chassis.paging import decode_token, encode_token, page_size
+from libs.chassis.times import rfc3339
+from libs.contracts.limits import Limits
+from libs.contracts.routes import BASE, SESSION_STORES
+from services.session.domain.ids import item_id
+from services.session.domain.queries import items_are_ascending, parse_position, parse_positions
+from services.session.domain.records import Item
+from services.session.domain.splitting import split
+from services.session.store.items import Items
+
+PATH = f"{BASE}/{SESSION_STORES}/{{store_id}}/sessions/{{session_id}}/items"
+POSITIONS_MAX = 100
+SMALL_BYTES = 256 * 1024  # above, splitting takes more than a few milliseconds and leaves the event loop
+
+
+def item_text(session_uid: UUID, item: Item) -> str:
+    """An item's JSON around its `data` as it was sent."""
+    occurred_at = f',"occurred_at":"{item.occurred_at}"' if item.occurred_at else ""
+    return (
+        f'{{"item_id":"{item_id(session_uid, item.position)}","data":{item.data},'
+        f'"create_time":"{rfc3339(item.create_time)}","position":{item.position}{occurred_at}}}'
+    )
+
+
+def items_response(items: Iterable[str], *, tail: str = "", headers: dict[str, str] | None = None) -> Response:
+    return Response(f'{{"session_items":[{",".join(items)}]{tail}}}', 200, headers, "application/json")
+
+
+class ItemRoutes:
+    def __init__(self, items: Items, limits: Limits) -> None:
+        self._items = items
+        self._limits = limits
+
+    def routes(self) -> list[Route]:
+        return [
+            Route(f"{PATH}:append", self.append, methods=["POST"]),
+            Route(PATH, self.list, methods=["GET"]),
+            Route(f"{PATH}:pop", self.pop, methods=["POST"]),
+            Route(f"{PATH}:clear", self.clear, methods=["POST"]),
+        ]
+
+    async def append(self, request: Request) -> Response:
+        caller = await authenticated(request)
+        body = await request.body()
+        key = IdempotencyKey.of(request, caller, body)
+        if len(body) > SMALL_BYTES:
+            append = await asyncio.to_thread(split, body, self._limits)
+        else:
+            append = split(body, self._limits)
+        done = await self._items.append(
+            caller, *_path(request), append.items, expected_position=append.expected_position, key=key
+        )
+        return items_response(
+            (
+                item_text(done.session_uid, Item(position, item.data, item.occurred_at, done.create_time))
+                for position, item in enumerate(append.items, done.first_position)
+            ),
+            headers=REPLAYED if done.is_replayed else None,
+        )
+
+    async def list(self, request: Request) -> Response:
+        caller = await authenticated(request)
+        query = request.query_params
+        store_id, session_id = _path(request)
+        is_ascending = items_are_ascending(query.get("order_by"))
+        after = parse_position("after", query.get("after"))
+        positions = parse_positions(query.get("positions"), POSITIONS_MAX)
+        scope = ("items", caller.workspace_id, store_id, session_id, is_ascending, after)
+        cursor = decode_token(scope, query.get("page_token"), (int,))
+        if positions is not None and (cursor or after is not None):
+            raise InvalidParameter("positions cannot be combined with after or page_token.")
+        default = self._limits.page_default if positions is None else POSITIONS_MAX
+        limit = page_size(query.get("page_size"), default=default, maximum=self._limits.page_max)
+        page = await self._items.page(
+            caller,
+            store_id,
+            session_id,
+            is_ascending=is_ascending,
+            after=cursor[0] if cursor else after,
+            positions=positions,
+            limit=limit + 1,
+        )
+        tail = ""
+        if len(page.items) > limit and positions is None:
+            tail = f',"next_page_token":"{encode_token(scope, [page.items[limit - 1].position])}"'
+        return items_response((item_text(page.session_uid, item) for item in page.items[:limit]), tail=tail)
+
+    async def pop(self, request: Request) -> Response:
+        caller = await authenticated(request)
+        key = IdempotencyKey.of(request, caller, await request.body())
+        session_uid, item, is_replayed = await self._items.pop(caller, *_path(request), key)
+        body = f'{{"item":{item_text(session_uid, item)}}}' if item else "{}"
+        return Response(body, 200, REPLAYED if is_replayed else None, "application/json")
+
+    async def clear(self, request: Request) -> Response:
+        caller = await authenticated(request)
+        await self._items.clear(caller, *_path(request))
+        return json_response({})
+
+
+def _path(request: Request) -> tuple[str, str]:
+    return request.path_params["store_id"], request.path_params["session_id"]

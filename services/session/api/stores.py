@@ -1,0 +1,135 @@
+"""Session stores: create, get, list, update, delete."""
+
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from libs.chassis.errors import InvalidParameter
+from libs.chassis.http import Authenticated
+from libs.chassis.idempotency import REPLAYED, IdempotencyKey
+from libs.chassis.masks import update_mask
+from libs.chassis.paging import decode_token, encode_token, page_size
+from libs.chassis.stores import Store, StoreKind, Stores
+from libs.chassis.texts import Text, check_bytes, check_metadata
+from libs.chassis.times import rfc3339
+from libs.contracts.events import SessionStoreDeleted
+from libs.contracts.limits import Limits
+from libs.contracts.routes import BASE, SESSION_STORES
+
+KIND = StoreKind(
+    table="session_stores",
+    resource=SESSION_STORES,
+    noun="session store",
+    pattern=re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?(?<=...)", re.ASCII),
+    rule="3 to 63 characters of a-z 0-9 -, beginning with a letter and not ending with -",
+    deleted=lambda workspace_id, store_uid: SessionStoreDeleted(workspace_id=workspace_id, store_uid=store_uid),
+)
+MASK = ("description", "metadata", "retention_days", "idle_ttl_minutes")
+OPTIONS = ("retention_days", "idle_ttl_minutes")
+
+Mask = Annotated[str | None, Query(description=f"What to change, with commas between: {', '.join(MASK)}.")]
+
+
+class StoreBody(BaseModel):
+    """What is absent or null is not set; on an update, what the mask names and is absent is cleared."""
+
+    description: Text | None = None
+    metadata: dict[Text, Text] | None = None
+    retention_days: Annotated[int, Field(ge=1, le=36_500)] | None = None
+    idle_ttl_minutes: Annotated[int, Field(ge=1, le=52_560_000)] | None = None
+
+
+def store_json(store: Store) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "name": f"{SESSION_STORES}/{store.store_id}",
+        "session_store_name": store.store_id,
+        "session_store_id": store.store_id,
+        "metadata": store.metadata,
+        "creator_user_id": store.creator,
+        "create_time": rfc3339(store.create_time),
+        "update_time": rfc3339(store.update_time),
+    }
+    if store.description is not None:
+        body["description"] = store.description
+    return body | store.options
+
+
+def store_routes(stores: Stores, limits: Limits) -> APIRouter:
+    router = APIRouter(prefix=f"{BASE}/{SESSION_STORES}", tags=["session stores"])
+
+    def check(body: StoreBody | None) -> StoreBody:
+        body = body or StoreBody()
+        check_bytes("description", body.description, limits.description_bytes)
+        check_metadata(body.metadata, limits)
+        return body
+
+    @router.post("")
+    async def create_session_store(
+        request: Request,
+        response: Response,
+        caller: Authenticated,
+        session_store_id: str | None = None,
+        session_store_name: str | None = None,
+        body: StoreBody | None = None,
+    ) -> dict[str, Any]:
+        names = {name for name in (session_store_id, session_store_name) if name is not None}
+        if len(names) > 1:
+            raise InvalidParameter("session_store_id and session_store_name must be the same when both are sent.")
+        body = check(body)
+        store, is_replayed = await stores.create(
+            caller,
+            KIND.check_name(next(iter(names), None)),
+            description=body.description,
+            metadata=body.metadata or {},
+            options=body.model_dump(include=set(OPTIONS), exclude_none=True),
+            key=IdempotencyKey.of(request, caller, await request.body()),
+        )
+        response.headers.update(REPLAYED if is_replayed else {})
+        return store_json(store)
+
+    @router.get("")
+    async def list_session_stores(
+        caller: Authenticated,
+        size: Annotated[str | None, Query(alias="page_size")] = None,
+        token: Annotated[str | None, Query(alias="page_token")] = None,
+    ) -> dict[str, Any]:
+        limit = page_size(size, default=limits.page_default, maximum=limits.page_max)
+        scope = (SESSION_STORES, caller.workspace_id)
+        cursor = decode_token(scope, token, (str,))
+        found = await stores.page(caller, cursor[0] if cursor else None, limit + 1)
+        page: dict[str, Any] = {"session_stores": [store_json(store) for store in found[:limit]]}
+        if len(found) > limit:
+            page["next_page_token"] = encode_token(scope, [found[limit - 1].store_id])
+        return page
+
+    @router.get("/{store_id}")
+    async def get_session_store(store_id: str, caller: Authenticated) -> dict[str, Any]:
+        return store_json(await stores.get(caller, store_id))
+
+    @router.patch("/{store_id}")
+    async def update_session_store(
+        store_id: str,
+        caller: Authenticated,
+        mask: Annotated[Mask, Query(alias="update_mask")] = None,
+        body: StoreBody | None = None,
+    ) -> dict[str, Any]:
+        named = update_mask(mask, MASK)
+        body = check(body)
+        changed = await stores.update(
+            caller,
+            store_id,
+            named,
+            description=body.description,
+            metadata=body.metadata or {},
+            options=body.model_dump(include=set(OPTIONS)),
+        )
+        return store_json(changed)
+
+    @router.delete("/{store_id}")
+    async def delete_session_store(store_id: str, caller: Authenticated) -> dict[str, Any]:
+        await stores.delete(caller, store_id)
+        return {}
+
+    return router

@@ -1,0 +1,85 @@
+"""What the session service answers to the other services."""
+
+from libs.chassis.stores import READ, WRITE, Stores
+from libs.contracts.limits import REPLY_BYTES
+from libs.contracts.requests import (
+    AuthorizeSessionStore,
+    ChangedSessions,
+    Line,
+    ReadTranscript,
+    SessionsChanged,
+    StoreAuthorization,
+    Transcript,
+)
+from services.session.domain.messages import cut_to, json_size, text_of
+from services.session.domain.splitting import instant_of
+from services.session.store.transcripts import StoredLine, Transcripts
+
+LINES_MAX = 1000
+SESSIONS_MAX = 1000
+LINE_FRAME_BYTES = 300  # of a line's JSON, beside its text
+
+
+class Handlers:
+    def __init__(self, stores: Stores, transcripts: Transcripts) -> None:
+        self._stores = stores
+        self._transcripts = transcripts
+
+    async def read_transcript(self, request: ReadTranscript) -> Transcript:
+        """The readable lines after a position, as many as fit; a line too large for any answer is cut visibly."""
+        limit = min(max(request.limit, 1), LINES_MAX)
+        room = min(max(request.max_bytes, 1024), REPLY_BYTES - 4096)
+        stored = await self._transcripts.read(
+            request.store_uid, request.session_uid, after=request.after, limit=limit, max_bytes=room
+        )
+        if stored is None:
+            return Transcript(gone=True)
+        lines: list[Line] = []
+        left, read_through, is_whole = room, request.after, stored.is_whole
+        for line in stored.lines:
+            text = cut_to(text_of(line.data), room - LINE_FRAME_BYTES)
+            size = json_size(text) + LINE_FRAME_BYTES
+            if size > left:
+                is_whole = False
+                break
+            left -= size
+            read_through = line.position
+            if text:
+                lines.append(_line(line, text, stored.copied_through))
+        return Transcript(
+            lines=lines,
+            last_position=stored.last_position,
+            read_through=stored.last_position if is_whole else read_through,
+            copied_through=stored.copied_through,
+            epoch=stored.epoch,
+        )
+
+    async def sessions_changed(self, request: SessionsChanged) -> ChangedSessions:
+        return await self._transcripts.changed(
+            request.store_uid,
+            since=request.since,
+            actor_id=request.actor_id,
+            cursor=request.cursor,
+            limit=min(max(request.limit, 1), SESSIONS_MAX),
+        )
+
+    async def authorize_store(self, request: AuthorizeSessionStore) -> StoreAuthorization:
+        found = await self._stores.authorize(
+            request.workspace_id, request.principal_type, request.principal, request.store_id, request.store_uid
+        )
+        if found is None:
+            return StoreAuthorization()
+        store_uid, store_id, level = found
+        wanted = WRITE if request.permission == "WRITE" else READ
+        return StoreAuthorization(allowed=level >= wanted, store_uid=store_uid, store_id=store_id)
+
+
+def _line(line: StoredLine, text: str, copied_through: int) -> Line:
+    return Line(
+        position=line.position,
+        role="user" if line.role == "user" else "assistant",
+        text=text,
+        said_at=instant_of(line.occurred_at) if line.occurred_at else line.create_time,
+        appended_at=line.create_time,
+        copied=line.position <= copied_through,
+    )

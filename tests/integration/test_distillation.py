@@ -1,0 +1,104 @@
+"""From a statement to a memory, through the three services and the bus."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.servers import NatsServer, PostgresServer
+from tests.support.service import until
+from tests.support.system import System, system
+
+
+@pytest.fixture
+async def memstream(postgres: PostgresServer, nats: NatsServer) -> AsyncIterator[System]:
+    async with system(postgres, nats) as running:
+        yield running
+
+
+async def test_a_statement_becomes_a_searchable_memory(memstream: System) -> None:
+    pipeline = await memstream.pipeline()
+
+    await memstream.say("ana", "s1", "Hello there!", "I am allergic to peanuts.", "How are you?")
+    await memstream.settled(pipeline)
+
+    found = await memstream.call(
+        "POST", "/memory-stores/facts/entries:search", json={"actor_id": "ana", "query": "peanuts"}
+    )
+    [hit] = found["results"]
+    assert "peanuts" in hit["managed_memory_entry"]["content"]
+    assert 0 < hit["score"] <= 1
+    assert hit["managed_memory_entry"]["source_type"] == "MANAGED_MEMORY_ENTRY_SOURCE_TYPE_DREAMER"
+
+
+async def test_a_change_of_mind_replaces_the_slot_and_a_repetition_adds_none(memstream: System) -> None:
+    pipeline = await memstream.pipeline()
+
+    await memstream.say("ana", "s1", "I work at Northwind.")
+    await memstream.settled(pipeline)
+    before = await memstream.memories("ana")
+    await memstream.say("ana", "s2", "I work at Northwind.")
+    await memstream.settled(pipeline)
+    again = await memstream.memories("ana")
+    await memstream.say("ana", "s3", "I work at Contoso now.")
+    await memstream.settled(pipeline)
+    after = await memstream.memories("ana")
+
+    assert again == before
+    assert list(after) == list(before) == ["/job/employer.md"]
+    assert "Contoso" in after["/job/employer.md"]
+
+
+async def test_actors_never_see_each_others_memories(memstream: System) -> None:
+    pipeline = await memstream.pipeline()
+
+    await memstream.say("ana", "s1", "I am allergic to peanuts.")
+    await memstream.say("bo", "s2", "I am allergic to shellfish.")
+    await memstream.settled(pipeline)
+
+    assert "peanuts" in str(await memstream.memories("ana"))
+    assert "peanuts" not in str(await memstream.memories("bo"))
+
+
+async def test_a_pipeline_made_after_the_conversations_distils_them(memstream: System) -> None:
+    await memstream.call("POST", "/session-stores?session_store_id=chats", json={})
+    await memstream.say("ana", "s1", "I am allergic to peanuts.")
+
+    await memstream.call("POST", "/memory-stores?managed_memory_store_id=facts", json={})
+    made = await memstream.call(
+        "POST",
+        "/memory-pipelines",
+        json={
+            "session_store": "chats",
+            "memory_store": "facts",
+            "dreamer_policy": {"trigger": "CONTINUOUS", "quiet_period_s": 0},
+        },
+    )
+    await memstream.settled(made["name"])
+
+    assert "peanuts" in str(await memstream.memories("ana"))
+
+
+async def test_a_manual_pipeline_distils_only_when_run_and_succeeded_means_searchable(memstream: System) -> None:
+    pipeline = await memstream.pipeline(trigger="MANUAL_ONLY")
+    await memstream.say("ana", "s1", "I am allergic to peanuts.")
+
+    run = await memstream.call("POST", f"/{pipeline}/run", json={})
+
+    async def ended() -> bool:
+        state = (await memstream.call("GET", f"/{run['name']}"))["state"]
+        assert state in ("PENDING", "RUNNING", "SUCCEEDED")
+        return bool(state == "SUCCEEDED")
+
+    await until(ended)
+    assert "peanuts" in str(await memstream.memories("ana"))
+
+
+async def test_a_second_run_while_one_is_active_is_aborted_and_names_it(memstream: System) -> None:
+    pipeline = await memstream.pipeline(trigger="MANUAL_ONLY")
+    first = await memstream.call("POST", f"/{pipeline}/run", json={})
+
+    answer = await memstream.client.post(f"/api/2.0/agents/{pipeline}/run", json={})
+
+    assert answer.status_code == 409
+    assert answer.json()["error_code"] == "ABORTED"
+    assert first["name"] in answer.json()["message"]

@@ -1,0 +1,219 @@
+"""Lanes: what is due, who may work on it, and what a late or repeated word changes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from libs.contracts.events import Range
+from libs.contracts.ids import uuid7
+from services.distiller.domain import Lease, Pipeline
+from tests.support.distiller import DistillerStore, distiller_store
+from tests.support.servers import PostgresServer
+
+
+@pytest.fixture
+async def store(postgres: PostgresServer) -> AsyncIterator[DistillerStore]:
+    async with distiller_store(postgres) as opened:
+        yield opened
+
+
+async def leased(store: DistillerStore, lease_s: float = 30) -> Lease:
+    """A lease of the one lane that is due."""
+    [(pipeline_uid, actor_id, _, token)] = await store.lanes.due(10, 10, ())
+    lease = await store.lanes.lease(pipeline_uid, actor_id, token, lease_s)
+    assert lease is not None
+    return lease
+
+
+async def hand_over(store: DistillerStore, of: Pipeline, lease: Lease, through: int, *, more: bool = False) -> bool:
+    """Commits a batch of the actor's session `s1` up to a position; False when the lease was lost."""
+    session = store.sessions[of.session_store_uid, lease.actor_id, "s1"]
+    async with store.unit_of_work.begin() as tx:
+        held = await store.lanes.hand_over(tx, lease, uuid7(), more=more)
+        if held:
+            reached = Range(session_uid=session, session_id="s1", after=0, through=through)
+            await store.lanes.advance(tx, lease, [reached], {})
+    return held
+
+
+async def settle(store: DistillerStore, of: Pipeline, actor: str) -> None:
+    batch = await store.database.fetchval(
+        "select pending_batch from lanes where pipeline_uid = $1 and actor_id = $2", of.pipeline_uid, actor
+    )
+    async with store.unit_of_work.begin() as tx:
+        assert await store.lanes.settle(tx, of.pipeline_uid, actor, batch)
+
+
+async def due_actors(store: DistillerStore, limit: int = 100) -> set[str]:
+    return {actor for _, actor, _, _ in await store.lanes.due(limit, limit, ())}
+
+
+async def test_a_marked_lane_is_due_after_its_quiet_period(store: DistillerStore) -> None:
+    eager = await store.pipeline()
+    patient = await store.pipeline(quiet_period_s=60, max_wait_s=600)
+
+    _, due_in_s = await store.lanes.mark([store.mark(eager, "ana", 3), store.mark(patient, "bo", 3)])
+
+    assert due_in_s is not None
+    assert due_in_s <= 0
+    assert await due_actors(store) == {"ana"}
+    assert (
+        50
+        < await store.database.fetchval(
+            "select extract(epoch from due_at - now())::float8 from lanes where actor_id = 'bo'"
+        )
+        <= 60
+    )
+
+
+async def test_marks_during_the_quiet_period_never_put_a_lane_off_beyond_its_maximum_wait(
+    store: DistillerStore,
+) -> None:
+    pipeline = await store.pipeline(quiet_period_s=60, max_wait_s=60)
+
+    await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+    first = await store.database.fetchval("select due_at from lanes")
+    await store.lanes.mark([store.mark(pipeline, "ana", 2)])
+
+    assert await store.database.fetchval("select due_at from lanes") == first
+
+
+async def test_a_repeated_or_older_mark_is_no_news(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 5)])
+    lease = await leased(store)
+    await hand_over(store, pipeline, lease, 5)
+    await settle(store, pipeline, "ana")
+
+    news, _ = await store.lanes.mark([store.mark(pipeline, "ana", 5), store.mark(pipeline, "ana", 2)])
+
+    assert news == 0
+    assert await due_actors(store) == set()
+
+
+async def test_a_mark_for_a_manual_pipeline_is_known_but_not_due(store: DistillerStore) -> None:
+    pipeline = await store.pipeline(trigger="MANUAL_ONLY")
+
+    news, due_in_s = await store.lanes.mark([store.mark(pipeline, "ana", 5)])
+
+    assert (news, due_in_s) == (1, None)
+    assert await due_actors(store) == set()
+    [lane] = await store.lanes.page(pipeline.pipeline_uid, None, None, None, 10)
+    assert (lane.state, lane.behind) == ("waiting", 5)
+
+
+async def test_one_lane_is_leased_once_however_many_ask(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+    [(uid, actor, _, token)] = await store.lanes.due(10, 10, ())
+
+    leases = await asyncio.gather(*(store.lanes.lease(uid, actor, token, 30) for _ in range(8)))
+
+    assert sum(lease is not None for lease in leases) == 1
+    assert await due_actors(store) == set()
+
+
+async def test_the_successor_of_a_silent_worker_fences_it(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+    silent = await leased(store, lease_s=0)
+    successor = await leased(store)
+
+    assert not await hand_over(store, pipeline, silent, 1)
+    assert not await store.lanes.renew(silent, 30)
+    assert await hand_over(store, pipeline, successor, 1)
+
+
+async def test_an_event_during_a_distillation_is_not_forgotten(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+    lease = await leased(store)
+
+    await store.lanes.mark([store.mark(pipeline, "ana", 2)])
+    await hand_over(store, pipeline, lease, 1)
+
+    assert await due_actors(store) == set(), "an unanswered batch keeps the lane from being leased"
+    await settle(store, pipeline, "ana")
+    assert await due_actors(store) == {"ana"}
+    [behind] = await store.lanes.behind(await leased(store), 10)
+    assert (behind.after, behind.wanted) == (1, 2)
+
+
+async def test_a_lane_with_more_than_one_batch_of_lines_is_due_at_once(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 100)])
+    lease = await leased(store)
+
+    await hand_over(store, pipeline, lease, 40, more=True)
+    await settle(store, pipeline, "ana")
+
+    assert await due_actors(store) == {"ana"}
+
+
+async def test_workspaces_take_turns_however_many_lanes_one_has(store: DistillerStore) -> None:
+    crowded = await store.pipeline(workspace_id=1)
+    lone = await store.pipeline(workspace_id=2)
+    await store.lanes.mark([store.mark(crowded, f"actor-{n:04}", 1) for n in range(500)])
+    await store.lanes.mark([store.mark(lone, "bo", 1)])
+
+    turn = await store.lanes.due(2, 16, ())
+    without_the_first = await store.lanes.due(2, 16, {1})
+
+    assert sorted(workspace for _, _, workspace, _ in turn) == [1, 1, 2]
+    assert [actor for _, actor, _, _ in without_the_first] == ["bo"]
+
+
+async def test_a_failing_lane_comes_again_later_and_a_redrive_makes_it_due(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+    await store.lanes.put_off(await leased(store), 3600, reason="not JSON", attempts=6, parked=True)
+
+    await store.lanes.mark([store.mark(pipeline, "ana", 2)])
+
+    assert await due_actors(store) == set(), "new items do not wake a parked lane"
+    [lane] = await store.lanes.page(pipeline.pipeline_uid, "parked", None, None, 10)
+    assert (lane.actor_id, lane.reason, lane.attempts) == ("ana", "not JSON", 6)
+    assert await store.lanes.redrive(pipeline.pipeline_uid) == 1
+    assert await due_actors(store) == {"ana"}
+
+
+async def test_lanes_that_wait_for_a_provider_go_on_together(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    for actor in ("ana", "bo"):
+        await store.lanes.mark([store.mark(pipeline, actor, 1)])
+        await store.lanes.put_off(await leased(store), 3600, reason="429", provider="endpoint")
+
+    assert {lane.state for lane in await store.lanes.page(pipeline.pipeline_uid, None, None, None, 10)} == {
+        "waiting_provider"
+    }
+    await store.lanes.wake_provider("endpoint")
+
+    assert await due_actors(store) == {"ana", "bo"}
+
+
+async def test_concurrent_marks_and_commits_neither_deadlock_nor_lose_a_position(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    actors = [f"actor-{n}" for n in range(6)]
+    for actor in actors:
+        store.mark(pipeline, actor, 1)
+
+    async def mark() -> None:
+        for position in range(1, 40):
+            await store.lanes.mark([store.mark(pipeline, actor, position) for actor in actors])
+
+    async def distil() -> None:
+        for _ in range(120):
+            for uid, actor, _, token in await store.lanes.due(4, 4, ()):
+                lease = await store.lanes.lease(uid, actor, token, 30)
+                if lease is not None:
+                    [behind] = await store.lanes.behind(lease, 10)
+                    await hand_over(store, pipeline, lease, behind.wanted)
+                    await settle(store, pipeline, actor)
+
+    await asyncio.gather(mark(), mark(), distil(), distil())
+    await distil()
+
+    lanes = await store.lanes.page(pipeline.pipeline_uid, None, None, None, 100)
+    assert {(lane.state, lane.behind) for lane in lanes} == {("settled", 0)}
+    assert len(lanes) == len(actors)

@@ -1,0 +1,137 @@
+"""The three services in the test's own process, on real servers, behind one client: what a user meets."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import httpx
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from libs.chassis.command import revisions
+from libs.contracts.routes import BASE, owner_of
+from services.distiller import app as distiller
+from services.distiller.llm import Models
+from services.distiller.settings import DistillerSettings
+from services.memory import app as memory
+from services.memory.settings import MemorySettings
+from services.session import app as session
+from services.session.settings import SessionSettings
+from tests.support.servers import NatsServer, PostgresServer
+from tests.support.service import Keys, chassis_of, database, key_directory, until
+
+
+class Edge:
+    """Routes by the one table, in process."""
+
+    def __init__(self, apps: dict[str, ASGIApp]) -> None:
+        self._apps = apps
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        owner = owner_of(scope["path"])
+        assert owner is not None, f"nobody answers {scope['path']}"
+        await self._apps[owner](scope, receive, send)
+
+
+@dataclass
+class System:
+    client: httpx.AsyncClient
+    keys: Keys
+    apps: dict[str, FastAPI]
+    said: Counter[str] = field(default_factory=Counter)
+
+    async def call(self, method: str, path: str, **request: Any) -> Any:
+        """The JSON of an answer that must be a success."""
+        answer = await self.client.request(method, BASE + path, **request)
+        assert answer.status_code == 200, f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer.json()
+
+    async def pipeline(self, chats: str = "chats", facts: str = "facts", **policy: Any) -> str:
+        """Makes both stores and a pipeline between them; returns its name."""
+        await self.call("POST", f"/session-stores?session_store_id={chats}", json={})
+        await self.call("POST", f"/memory-stores?managed_memory_store_id={facts}", json={"display_name": facts})
+        made = await self.call(
+            "POST",
+            "/memory-pipelines",
+            json={
+                "session_store": f"session-stores/{chats}",
+                "memory_store": f"memory-stores/{facts}",
+                "dreamer_policy": {"trigger": "CONTINUOUS", "quiet_period_s": 0} | policy,
+            },
+        )
+        name: str = made["name"]
+        return name
+
+    async def say(self, actor: str, session_id: str, *texts: str, chats: str = "chats", **item: Any) -> None:
+        """Appends user messages; makes the session at the first."""
+        path = f"/session-stores/{chats}/sessions"
+        await self.client.post(f"{BASE}{path}", params={"session_id": session_id}, json={"actor_id": actor})
+        items = [{"data": {"type": "message", "role": "user", "content": text}} | item for text in texts]
+        await self.call("POST", f"{path}/{session_id}/items:append", json={"items": items})
+        self.said[chats] += len(items)
+
+    async def memories(self, actor: str, facts: str = "facts") -> dict[str, str]:
+        """The actor's current entries: path → content."""
+        page = await self.call("GET", f"/memory-stores/{facts}/entries", params={"actor_id": actor, "page_size": 100})
+        return {entry["path"]: entry["content"] for entry in page["managed_memory_entries"]}
+
+    async def settled(self, pipeline: str, chats: str = "chats") -> None:
+        """Waits until all that was said in a store is distilled and applied."""
+        uid = UUID(pipeline.partition("/")[2])
+        database = chassis_of(self.apps["distiller"]).database
+
+        async def all_settled() -> bool:
+            return bool(
+                await database.fetchval(
+                    "select coalesce(sum(distilled_position), 0) = $2 and not exists"
+                    " (select 1 from lanes where pipeline_uid = $1 and pending_batch is not null)"
+                    " from lane_sessions where pipeline_uid = $1",
+                    uid,
+                    self.said[chats],
+                )
+            )
+
+        await until(all_settled, deadline_s=30)
+
+
+@asynccontextmanager
+async def system(
+    postgres: PostgresServer,
+    nats: NatsServer,
+    *,
+    models: Models | None = None,
+    distiller_settings: dict[str, Any] | None = None,
+    wait_for_bus: bool = True,
+) -> AsyncIterator[System]:
+    async with AsyncExitStack() as stack:
+        keys = stack.enter_context(key_directory())
+        dsns = {
+            service: await stack.enter_async_context(database(postgres, service, revisions(service)))
+            for service in ("session", "distiller", "memory")
+        }
+        common: dict[str, Any] = {"nats_url": nats.url, "key_dir": keys.directory, "housekeeping_interval_s": 3600}
+        apps = {
+            "session": session.build(SessionSettings(database_url=dsns["session"], **common)),
+            "memory": memory.build(MemorySettings(database_url=dsns["memory"], **common)),
+            "distiller": distiller.build(
+                DistillerSettings(database_url=dsns["distiller"], **common | (distiller_settings or {})),
+                models=models,
+            ),
+        }
+        for app in apps.values():
+            await stack.enter_async_context(app.router.lifespan_context(app))
+            await chassis_of(app).verifier.load()
+        if wait_for_bus:
+            await until(lambda: all(chassis_of(app).bus.connected for app in apps.values()))
+        client = await stack.enter_async_context(
+            httpx.AsyncClient(
+                transport=httpx.ASGITransport(Edge(dict(apps))),
+                base_url="http://memstream",
+                headers=keys.header(),
+                timeout=30,
+            )
+        )
+        yield System(client, keys, apps)
