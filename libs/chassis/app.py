@@ -51,9 +51,15 @@ class Chassis:
         """Adds passes to the housekeeping, in this order."""
         self._passes.extend(passes)
 
-    def every(self, name: str, interval_s: float, job: Callable[[], Awaitable[None]]) -> None:
-        """Runs a job on every replica while the service runs."""
-        self._tasks.append(lambda: housekeeping.every(name, interval_s, job, self.metrics))
+    def every(
+        self,
+        name: str,
+        interval_s: float,
+        job: Callable[[], Awaitable[None]],
+        wake: asyncio.Event | None = None,
+    ) -> None:
+        """Runs a job on every replica while the service runs, and at once when `wake` is set."""
+        self._tasks.append(lambda: housekeeping.every(name, interval_s, job, self.metrics, wake))
 
     def run(self, task: Callable[[], Awaitable[None]]) -> None:
         """Runs a task of the service's own for as long as the service runs; it ends by cancellation."""

@@ -3,6 +3,7 @@
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from libs.chassis.errors import ApiError, Retry
@@ -52,8 +53,15 @@ async def run_pass(unit_of_work: UnitOfWork, wanted: Pass) -> None:
             return
 
 
-async def every(name: str, interval_s: float, job: Callable[[], Awaitable[None]], metrics: Metrics) -> None:
-    """Runs `job` every `interval_s` seconds until cancelled; a failure is logged, counted and survived."""
+async def every(
+    name: str,
+    interval_s: float,
+    job: Callable[[], Awaitable[None]],
+    metrics: Metrics,
+    wake: asyncio.Event | None = None,
+) -> None:
+    """Runs `job` every `interval_s` seconds, or when woken, until cancelled; a failure is logged and survived."""
+    wake = wake or asyncio.Event()
     while True:
         try:
             await job()
@@ -63,4 +71,6 @@ async def every(name: str, interval_s: float, job: Callable[[], Awaitable[None]]
         except Exception as failed:  # one bad pass must not end the others
             metrics.job_failures.labels(name).inc()
             log.error("job_failed", job=name, exc_info=failed)
-        await asyncio.sleep(interval_s)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(wake.wait(), interval_s)
+        wake.clear()

@@ -37,10 +37,12 @@ from libs.contracts.requests import (
 )
 from libs.contracts.routes import BASE, MEMORY_STORES, SESSION_STORES
 from services.distiller.domain import TRIGGERS, Pipeline, Trigger
+from services.distiller.lanes import LaneWorkers
 from services.distiller.llm import Models
 from services.distiller.runs import Runner
 from services.distiller.settings import DistillerSettings
 from services.distiller.store import Lanes, Pipelines, Run, Runs
+from services.distiller.sweep import Sweeper
 
 QUIET_PERIOD_S = 2.0
 MAX_WAIT_S = 15.0
@@ -94,6 +96,8 @@ class PipelineApi:
         runs: Runs,
         lanes: Lanes,
         runner: Runner,
+        sweeper: Sweeper,
+        workers: LaneWorkers,
         unit_of_work: UnitOfWork,
         ask: Ask,
     ) -> None:
@@ -103,6 +107,8 @@ class PipelineApi:
         self._runs = runs
         self._lanes = lanes
         self._runner = runner
+        self._sweeper = sweeper
+        self._workers = workers
         self._unit_of_work = unit_of_work
         self._ask = ask
 
@@ -151,6 +157,7 @@ class PipelineApi:
             created = await self._pipelines.get(caller.workspace_id, UUID(made_before))
             if created is None:
                 raise NotFound("The pipeline that this Idempotency-Key made was deleted.")
+        self._sweeper.wake.set()
         return _pipeline(created)
 
     async def list_pipelines(self, caller: Authenticated, size: Size = None, token: Token = None) -> Any:
@@ -245,7 +252,7 @@ class PipelineApi:
                     else "A run has just ended. Try again."
                 )
         if started:
-            self._runner.wake()
+            self._runner.wake.set()
         return _run(run)
 
     async def list_runs(self, pipeline_id: str, caller: Authenticated, size: Size = None, token: Token = None) -> Any:
@@ -305,7 +312,7 @@ class PipelineApi:
         """Failing and parked lanes, one actor's or all, are tried again at once."""
         pipeline = await self._managed(pipeline_id, caller)
         redriven = await self._lanes.redrive(pipeline.pipeline_uid, body.actor_id)
-        self._runner.wake()
+        self._workers.due_in(0)
         return {"redriven": redriven}
 
     def _new(self, body: PipelineBody, caller: Caller) -> Pipeline:

@@ -52,11 +52,11 @@ def build(
     bus.answer(requests.HastenLane, handlers.on_hasten_lane)
 
     chassis.run(workers.run)
-    chassis.every("runs", RUN_STEP_S, runner.step)
+    chassis.every("runs", RUN_STEP_S, runner.step, runner.wake)
     chassis.every("schedule", SCHEDULE_STEP_S, runner.schedule)
-    chassis.every("sweep", min(settings.sweep_interval_s, 5.0), sweeper.sweep)
+    chassis.every("sweep", min(settings.sweep_interval_s, 5.0), sweeper.sweep, sweeper.wake)
     chassis.every("unanswered", min(settings.unanswered_after_s, 5.0), unanswered.send_again)
     chassis.housekeep(Pass("expire_batches", expired))
 
-    api = PipelineApi(settings, models, pipelines, runs, lanes, runner, unit_of_work, bus.ask)
+    api = PipelineApi(settings, models, pipelines, runs, lanes, runner, sweeper, workers, unit_of_work, bus.ask)
     return chassis.http("Memstream distiller", [api.routes()])

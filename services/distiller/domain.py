@@ -208,6 +208,8 @@ def changes_of(answer: Answer, lines: Sequence[Numbered], related: Iterable[Rela
     changes: list[Change] = []
     for proposed in answer.changes:
         change = _change(proposed, evidence_by_number, by_path)
+        if change.kind == "event" and change.op == "set" and _is_taken(change, by_path, changes):
+            change = _beside(change)
         if change.op != "set" and (change.path not in by_path or by_path[change.path].retired):
             continue
         before = next((n for n in reversed(range(len(changes))) if changes[n].path == change.path), None)
@@ -244,6 +246,21 @@ def _change(proposed: ProposedChange, lines: Mapping[int, Numbered], by_path: Ma
         event_date=proposed.event_date,
         evidence=[Evidence(session_uid=uid, positions=sorted(set(found))) for uid, found in positions.items()],
     )
+
+
+def _is_taken(change: Change, by_path: Mapping[str, RelatedEntry], earlier: Sequence[Change]) -> bool:
+    """Whether the slot already tells of another event."""
+    entry = by_path.get(change.path)
+    told = [entry.statement] if entry is not None and not entry.retired else []
+    told += [each.statement or "" for each in earlier if each.path == change.path]
+    return bool(told) and change.statement not in told
+
+
+def _beside(change: Change) -> Change:
+    """An event is never superseded: another one that asks for its slot gets one of its own."""
+    digest = hashlib.sha256((change.statement or "").encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    path = f"{change.path.removesuffix('.md')}-{digest}.md"
+    return change.model_copy(update={"path": path, "entry_id": None, "expected_version": None})
 
 
 def _with_evidence(change: Change, repeated: Change) -> Change:

@@ -3,6 +3,7 @@
 `SUCCEEDED` means searchable. `FAILED` once every other actor has settled and some are parked, with their number.
 """
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -37,10 +38,7 @@ class Runner:
         self._workers = workers
         self._unit_of_work = unit_of_work
         self._ask = ask
-
-    def wake(self) -> None:
-        """Lanes may be due now."""
-        self._workers.due_in(0)
+        self.wake = asyncio.Event()
 
     async def step(self) -> None:
         for run in await self._runs.all_active():
@@ -77,7 +75,7 @@ class Runner:
         sessions = [session for session in page.sessions if session.last_position]
         async with self._unit_of_work.begin() as tx:
             await self._runs.fix_goals(tx, run, pipeline, sessions, page.cursor)
-        self.wake()
+        self._workers.due_in(0)
 
     async def _look(self, run: Run) -> None:
         working, parked = await self._runs.progress(run)

@@ -4,6 +4,7 @@ A pipeline's session store is asked for the sessions that changed since the last
 pipeline, and every pipeline once a day, gets the whole walk.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -34,6 +35,7 @@ class Sweeper:
         self._workers = workers
         self._ask = ask
         self._metrics = metrics
+        self.wake = asyncio.Event()
 
     async def sweep(self) -> None:
         """Sweeps every pipeline that is due for it."""

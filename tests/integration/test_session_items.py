@@ -345,10 +345,10 @@ async def test_a_clear_while_appends_run_keeps_what_came_after(
 @pytest.mark.parametrize("verb", ["GET items", "POST items:append", "POST items:pop", "POST items:clear"])
 async def test_a_missing_session_or_store_is_404(service: SessionService, store: str, verb: str) -> None:
     method, _, tail = verb.partition(" ")
-    body = {"json": {"items": [{"data": 1}]}} if method == "POST" else {}
+    body = {"items": [{"data": 1}]} if method == "POST" else None
 
     for path in (f"{store}/sessions/none", "/none/sessions/s1", f"{store}/sessions/a%2Fb", "/%00/sessions/s1"):
-        answer = await service.client.request(method, f"{STORES}{path}/{tail}", **body)
+        answer = await service.client.request(method, f"{STORES}{path}/{tail}", json=body)
 
         assert (answer.status_code, answer.json()["error_code"]) == (404, "NOT_FOUND"), path
 

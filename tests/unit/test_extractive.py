@@ -150,6 +150,7 @@ def test_what_states_nothing_about_the_speaker_is_left(text: str) -> None:
     ("text", "day"),
     [
         ("Yesterday I passed my driving test.", "2026-03-10"),
+        ("So yesterday, I passed my driving test.", "2026-03-10"),
         ("The day before yesterday I fixed the garden fence.", "2026-03-09"),
         ("I finished the quilt for my grandmother this morning.", "2026-03-11"),
         ("Last Friday I went to the harbour festival.", "2026-03-06"),
@@ -263,10 +264,15 @@ def test_a_change_of_mind_lands_on_the_same_slot(before: str, after: str) -> Non
     assert second.statement != first.statement
 
 
-def test_the_later_line_wins_a_state_slot() -> None:
-    [change] = changes("I live in Lisbon.", "I live in Berlin.")
+def test_every_value_that_a_state_had_within_a_batch_is_kept_in_order() -> None:
+    values = changes("I live in Lisbon.", "I live in Berlin.", "I live in Lisbon.", "I live in Lisbon.")
 
-    assert (change.statement, change.evidence) == ("I live in Berlin.", [2])
+    assert {change.path for change in values} == {"/home/city.md"}
+    assert [(change.statement, change.evidence) for change in values] == [
+        ("I live in Lisbon.", [1]),
+        ("I live in Berlin.", [2]),
+        ("I live in Lisbon.", [3, 4]),
+    ]
 
 
 def test_saying_the_same_twice_is_one_change_with_two_lines() -> None:

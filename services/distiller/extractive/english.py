@@ -1,6 +1,17 @@
 """How things are said in English. Of the rules of one slot the first that matches a clause speaks."""
 
-from services.distiller.extractive.english_names import CHANNEL, ILLNESS, JOB, KIN, LANGUAGE, PARTNER, PEOPLE, PET
+from services.distiller.extractive.english_names import (
+    CHANNEL,
+    ILLNESS,
+    IS_CALLED,
+    JOB,
+    KIN,
+    LANGUAGE,
+    NO_NAME,
+    PARTNER,
+    PEOPLE,
+    PET,
+)
 from services.distiller.extractive.rules import (
     CONTACT_PREFERENCE,
     EMAIL,
@@ -21,17 +32,12 @@ _I = r"\bI(?: (?:now|currently|still|also|really|just|recently|actually|absolute
 _I_AM = r"\bI(?:['’]m| am)(?: (?:now|currently|still|also|actually|really|just))?"
 _I_HAVE = r"\bI(?:['’]ve| have)(?: (?:just|recently|now|also))?"
 _NO_MORE = r"(?: no longer| don['’]t| do not)?"
-_IS_CALLED = r"(?:['’]s name is| is called|['’]s called| is named|,)"
 # `I love how you …`, `I like that`: nothing is named that could be liked.
 _NAMED = (
     r"(?![^.;!,]*\b(?:these|those|this)\b)(?!(?:it|that|how|what|when|where|your|you|the way|them|him|her|seeing|"
     r"hearing|knowing|being able|to see|to hear|to know|to be)\b)"
 )
 _HERE = r"(?:an?|the) [\w -]+?(?=$|[,.;!]| (?:and|as|for|in|near|since|where|with)\b)"
-_NO_NAME = (
-    r"(?:ok|okay|sorry|fine|good|great|back|here|tired|sick|busy|happy|sad|ready|sure|done|hungry|bored|lost|new|single|"
-    r"married|muslim|christian|catholic|jewish|hindu|buddhist|vegan|vegetarian)"
-)
 _ENDS = r"(?=$|[,.;!]| (?:a|and|at|but|for|from|here|in|last|now|on|since|this|two|when|with|yesterday)\b)"
 _PLACE_OR_FIRM = rf"(?:{NAME}|(?P<some>{_HERE}))"
 _NOT_A_GROUP = r"(?!.*\b(?:club|gym|group|team|class|league|choir|band|church|program|community)\b)"
@@ -47,7 +53,7 @@ RULES = (
         "/identity/name.md",
         "name",
         rf"\bcall me (?!\w+day\b){NAME}(?!.*\b(?:instead|rather)\b)",
-        rf"^I(?:['’]m| am) (?!(?:{PEOPLE}|{_NO_NAME})\b)(?=(?-i:[A-Z][a-zà-ÿ])){ONE_NAME}(?: [A-Z]\w+)?(?=[.!]?$|, )",
+        rf"^I(?:['’]m| am) (?!(?:{PEOPLE}|{NO_NAME})\b)(?=(?-i:[A-Z][a-zà-ÿ])){ONE_NAME}(?: [A-Z]\w+)?(?=[.!]?$|, )",
     ),
     rule(
         "state",
@@ -182,7 +188,7 @@ RULES = (
         "state",
         "/family/partner.md",
         "partner, wife, husband, family",
-        rf"\bmy {PARTNER}(?:{_IS_CALLED}| is)? {ONE_NAME}",
+        rf"\bmy {PARTNER}(?:{IS_CALLED}| is)? {ONE_NAME}",
     ),
     rule(
         "state",
@@ -203,7 +209,7 @@ RULES = (
         "state",
         "/family/{slug}.md",
         "family, relatives, friends",
-        rf"\bmy (?:older |younger |little |big |twin |late )?(?P<what>{KIN}){_IS_CALLED} (?-i:[A-Z])\w+",
+        rf"\bmy (?:older |younger |little |big |twin |late )?(?P<what>{KIN}){IS_CALLED} (?-i:[A-Z])\w+",
     ),
     rule(
         "item",
@@ -211,7 +217,7 @@ RULES = (
         "pets, name of dog, cat, animal",
         r"\b(?:I|we)(?:['’]ve| have)?(?: just)?(?: got| have| own| adopted| had)? (?:an?|my|two|three) "
         rf"(?:[\w-]+ ){{0,3}}?{PET},? (?:named|called) {ONE_NAME}",
-        rf"\b(?:my|our) (?:[\w-]+ )?{PET}{_IS_CALLED} {ONE_NAME}",
+        rf"\b(?:my|our) (?:[\w-]+ )?{PET}{IS_CALLED} {ONE_NAME}",
         rf"\b(?:I|we)(?:['’]ve| have)?(?: just)?(?: got| have| own| adopted) (?P<what>(?:an?|two|three|four)"
         rf" (?:[\w-]+ ){{0,2}}?{PET})\b(?! (?:sitter|food|show|toy|named|called))",
     ),
@@ -285,21 +291,4 @@ RULES = (
         "hobbies, plays",
         rf"{_I} (?:play|practi[sc]e|collect) (?:the )?(?!(?:with|at|in|on|for|around|it|them|a lot|too)\b){OBJECT}",
     ),
-)
-
-DECISION = r"\b(?:I|we)(?:['’]ve| have)? (?:decided|chose|chosen|agreed|made up my mind|settled on)\b"
-PLAN = (
-    r"\b(?:I|we)(?:['’]m| am|['’]re| are) (?:planning|going to|gonna|hoping|aiming|thinking (?:of|about)|looking into|"
-    r"saving|about to|off to|expecting|getting married|moving|starting|visiting|flying|travell?ing)\b"
-    r"|^gonna\b|\b(?:I|we) (?:plan|want|wanna|intend|hope|aim|will|need) (?:to|on)?\b"
-    r"|\b(?:I|we)['’]ll\b|\b(?:I|we)['’]d (?:love|like) to\b|\b(?:my|our) (?:goal|dream|plan)s?\b"
-)
-HAPPENED = (
-    r"\b(?:I|we)(?!['’]ve been \w+ing| have been \w+ing)(?:['’]ve| have)?"
-    r"(?: (?:just|also|recently|finally|even|already|actually))?"
-    r" (?:\w{3,}ed|went|got|had|met|bought|took|made|saw|gave|won|lost|began|begun|came|found|"
-    r"left|ran|read|sold|spent|told|taught|thought|wrote|built|broke|caught|did|done|"
-    r"drove|flew|grew|held|put|rode|sang|sent|swam|been|seen)\b"
-    r"|^(?:(?:just|recently|finally|also) )?"
-    r"(?:\w{3,}ed|went|got|met|bought|saw|took|made|began|won|lost|left|had|did)\b"
 )

@@ -1,4 +1,4 @@
-"""English names of kinds: peoples, languages, jobs, relatives, animals, illnesses and ways to be reached."""
+"""English names of kinds: peoples, languages, jobs, relatives, animals, illnesses, ways to be reached, and no names."""
 
 CHANNEL = (
     r"(?:e-?mails?|e-?mailing|mail|phone(?: calls?)?|calls?|calling|texts?|texting|sms|whatsapp|slack|signal|letters?|"
@@ -36,4 +36,10 @@ ILLNESS = (
     r"(?:(?:type [12] )?diabetes|asthma|migraines?|epilepsy|arthritis|high blood pressure|hypertension|anxiety|"
     r"depression|adhd|c(?:o)?eliac disease|hay fever|eczema|insomnia|a bad back|back pain|a heart condition|dyslexia|"
     r"anemia)"
+)
+IS_CALLED = r"(?:['’]s name is| is called|['’]s called| is named|,)"
+# What can follow `I'm` with a capital letter and is not who somebody is.
+NO_NAME = (
+    r"(?:ok|okay|sorry|fine|good|great|back|here|tired|sick|busy|happy|sad|ready|sure|done|hungry|bored|lost|new|single|"
+    r"married|muslim|christian|catholic|jewish|hindu|buddhist|vegan|vegetarian)"
 )

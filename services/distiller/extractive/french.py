@@ -266,17 +266,3 @@ RULES = (
         rf"\bje (?:joue|pratique|collectionne) {_ARTICLE}{OBJECT}",
     ),
 )
-
-DECISION = r"\b(?:j['’]ai|nous avons|on a) (?:décidé|choisi|convenu)\b"
-PLAN = (
-    r"\b(?:nous attendons|je pars|nous partons|je vais|nous allons|on va|je compte|je veux|je voudrais|j['’]aimerais|je souhaite|"
-    r"j['’]envisage|je prévois|j['’]ai prévu|j['’]ai l['’]intention|je pense \w+r|mon (?:but|rêve|objectif|projet)|"
-    r"j['’]ai (?:un )?rendez-vous)\b"
-    r"|\bj(?:e |['’])\w+rai\b"
-)
-HAPPENED = (
-    r"\b(?:j['’](?:y |en )?ai|nous avons|on a)(?: (?:aussi|enfin|déjà|récemment|juste|bien))?"
-    r" \w+(?:é|i|u|is|it|int|ert|ort|ait)e?s?\b"
-    r"|\b(?:je|nous|on) (?:me |m['’]|nous |s['’]|se )?(?:suis|sommes|est) \w+(?:é|i|u)e?s?\b"
-    r"|\bje viens (?:de |d['’])\w+re?\b"
-)

@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 from datetime import date
 
-from services.distiller.extractive import english, french
 from services.distiller.extractive.slots import Candidate
+from services.distiller.extractive.tenses import DECIDED, HAPPENED, PLANNED
 from services.distiller.extractive.text import MAX_STATEMENT, as_statement
 from services.distiller.extractive.words import Language, slug, strong_words
 
@@ -17,9 +17,6 @@ WORTH_KEEPING = 5.0
 WORTH_SAYING = 2.0
 MAX_SENTENCES = 3
 
-_DECISION = {"english": re.compile(english.DECISION, re.I), "french": re.compile(french.DECISION, re.I)}
-_PLAN = {"english": re.compile(english.PLAN, re.I), "french": re.compile(french.PLAN, re.I)}
-_HAPPENED = {"english": re.compile(english.HAPPENED, re.I), "french": re.compile(french.HAPPENED, re.I)}
 _ABOUT = {
     "english": {"events": "event", "decisions": "decision", "plans": "plan, goal, wish", "notes": "about"},
     "french": {"events": "événement", "decisions": "décision", "plans": "projet, but, souhait", "notes": "à propos de"},
@@ -27,8 +24,14 @@ _ABOUT = {
 _SECOND_PERSON = re.compile(
     r"\b(?:you|your|yours|you['’](?:re|ve|ll|d)|tu|toi|ton|ta|tes|(?<!-)vous|votre|vos)\b|\bt['’](?=\w)", re.IGNORECASE
 )
-_PROPER_NAME = re.compile(r"(?<=[a-zà-ÿ0-9,] )[\"“«]?[A-ZÀ-Þ][\w'’-]+")
+_PROPER_NAME = re.compile(r"(?<=[a-zà-ÿ0-9,] )[\"“«]?(?!I['’])[A-ZÀ-Þ][\w'’-]+")
 _TITLE = re.compile(r"[\"“«][^\"”»]{3,60}[\"”»]")
+_CALENDAR = re.compile(
+    r"\w+day|weekend|\d{1,4}(?:st|nd|rd|th)?|days?|weeks?|months?|next|tomorrow|two|three|january|february|march|april|"
+    r"may|june|july|august|september|october|november|december|lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche|"
+    r"jours?|semaines?|mois|dernière?|prochaine?|passée?|avant-hier|demain|deux|trois|janvier|février|mars|avril|mai|juin|"
+    r"juillet|août|septembre|octobre|novembre|décembre"
+)
 _NUMBER = re.compile(r"\b\d+\b")
 
 
@@ -60,14 +63,13 @@ class Story:
 
 def worth(sentence: str, language: Language, *, dated: bool) -> float:
     """How much a sentence tells that could be asked for later."""
-    names = len(_PROPER_NAME.findall(sentence.replace(" I ", " i ").replace(" I'", " i'").replace(" I’", " i’")))
     return (
         min(len(set(strong_words(sentence, language))), 8)
-        + min(names, 2)
+        + min(len(_PROPER_NAME.findall(sentence)), 2)
         + min(len(_NUMBER.findall(sentence)), 1)
         + 1.5 * bool(_TITLE.search(sentence))
         + 1.5 * dated
-        + 3.0 * any(shape[language].search(sentence) for shape in (_HAPPENED, _PLAN, _DECISION))
+        + 3.0 * any(shape[language].search(sentence) for shape in (HAPPENED, PLANNED, DECIDED))
         - 1.5 * len(_SECOND_PERSON.findall(sentence))
     )
 
@@ -92,13 +94,5 @@ def as_candidate(story: Story, line: int, language: Language) -> Candidate:
 def _topic(story: Story, language: Language) -> str:
     if story.day is not None:
         return "events"
-    shapes = (("decisions", _DECISION), ("plans", _PLAN), ("events", _HAPPENED))
+    shapes = (("decisions", DECIDED), ("plans", PLANNED), ("events", HAPPENED))
     return next((topic for topic, shape in shapes if shape[language].search(story.lead)), "notes")
-
-
-_CALENDAR = re.compile(
-    r"mon|tues|wednes|thurs|fri|satur|sun|\w+day|weekend|lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche|\d{1,4}(?:st|nd|rd|th)?|"
-    r"january|february|march|april|june|july|august|september|october|november|december|janvier|février|mars|avril|juin|"
-    r"juillet|août|septembre|octobre|novembre|décembre|dernière?|prochaine?|passée?|next|avant-hier|demain|tomorrow|two|three|deux|trois|"
-    r"days?|weeks?|months?|jours?|semaines?|mois"
-)

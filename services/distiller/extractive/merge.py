@@ -16,17 +16,22 @@ _NEW_WORDS = 2
 
 def changes(candidates: Sequence[Candidate], known: Sequence[KnownEntry]) -> list[ProposedChange]:
     current = {entry.path: entry.statement for entry in known}
-    decided: dict[str, ProposedChange] = {}
+    decided: list[ProposedChange] = []
+    latest: dict[str, int] = {}
     slots = _Slots(current)
     for candidate in candidates:
         path = slots.path(candidate)
-        before = decided.get(path)
-        if before is None or _adds(candidate, before.statement or current[path]):
-            decided[path] = _against_known(candidate, path, current.get(path))
+        before = latest.get(path)
+        if before is not None and not _adds(candidate, decided[before].statement or current[path]):
+            evidence = sorted({*decided[before].evidence, candidate.line})
+            decided[before] = decided[before].model_copy(update={"evidence": evidence})
+        elif before is not None and candidate.kind != "state":
+            decided[before] = _against_known(candidate, path, current.get(path))
         else:
-            evidence = sorted({*before.evidence, candidate.line})
-            decided[path] = before.model_copy(update={"evidence": evidence})
-    return list(decided.values())
+            # Each value that a state had stays: the earlier ones are its history.
+            latest[path] = len(decided)
+            decided.append(_against_known(candidate, path, current.get(path) if before is None else None))
+    return decided
 
 
 class _Slots:

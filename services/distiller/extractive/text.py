@@ -14,14 +14,16 @@ _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _ASIDE = re.compile(r"\[[^\[\]]*\]")
 _QUOTED = re.compile(r"(?m)^\s*>.*$")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]+")
-_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"”»)]*\s+(?=[^\s\d]|\d)|\n+")
+_SENTENCE_END = re.compile(r"(?<=[.!?…])[\"”»)]*\s+|\n+")
 _ABBREVIATION = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Mme|Mlle|vs|etc|e\.g|i\.e|a\.m|p\.m)\.|\b[A-Z]\.)$")
 
+# A greeting or a thank-you may be followed by a name; after `and` or `so` a word can be a day, and stays.
 _FILLERS = re.compile(
-    r"^(?:(?:yeah|yep|yup|yes|no|nope|nah|well|oh|ah|aww?|wow|hey|hi|hello|hmm|so|ok|okay|anyway|actually|honestly|"
-    r"btw|by the way|you know|haha|lol|sure|true|bon|thanks|thank you|thx|sorry|and|but|also|plus|oui|non|ouais|"
-    r"eh bien|ben|bah|alors|donc|bonjour|salut|coucou|merci|au fait|en fait|finalement|d'accord|et|mais)\b"
-    r"(?: (?!(?:longer|more|I|my|we|our|je|mon|ma|nous)\b)[\w'’]+){0,2}?\s*[,!.:–—-]+\s*"
+    r"^(?:(?:hey|hi|hello|thanks|thank you|thx|congrats|wow|bonjour|salut|coucou|merci)\b"
+    r"(?: (?!(?:I|my|we|our|je|mon|ma|nous)\b)[\w'’]+){0,2}?\s*[,!.:–—-]+\s*"
+    r"|(?:yeah|yep|yup|yes|no|nope|nah|well|oh|ah|aww?|hmm|so|ok|okay|anyway|actually|honestly|btw|by the way|"
+    r"you know|haha|lol|sure|true|bon|sorry|and|but|also|plus|oui|non|ouais|eh bien|ben|bah|alors|donc|au fait|"
+    r"en fait|finalement|d'accord|et|mais)\b\s*[,!.:–—-]+\s*"
     r"|(?:and|but|so|oh|et|mais|donc)\s+(?=(?:I|my|we|je|mon|ma|nous)\b|j['’]))+",
     re.IGNORECASE,
 )
@@ -99,17 +101,16 @@ def language_of(text: str) -> Language:
 
 def spoken(text: str) -> str:
     """What the speaker says: our own memory blocks, code, quoted lines and bracketed asides are not."""
-    for part in (_OWN_MEMORY, _CODE, _QUOTED, _ASIDE):
-        text = part.sub("\n", text)
-    return text.strip()[:_MAX_LINE]
+    for block in (_OWN_MEMORY, _CODE, _QUOTED):
+        text = block.sub("\n", text)
+    return _ASIDE.sub(" ", text).strip()[:_MAX_LINE]
 
 
 def sentences(text: str) -> list[str]:
     """Declarative sentences with fillers taken off; questions stay behind."""
     whole: list[str] = []
     for piece in _SENTENCE_END.split(text):
-        joins = bool(whole) and bool(_ABBREVIATION.search(whole[-1]))
-        if joins:
+        if whole and _ABBREVIATION.search(whole[-1]):
             whole[-1] = f"{whole[-1]} {piece}"
         elif piece.strip():
             whole.append(piece)

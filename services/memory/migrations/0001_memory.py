@@ -107,7 +107,7 @@ create table batches (
     store_uid uuid not null,
     batch_id uuid not null,
     actor_id text not null,
-    outcomes jsonb not null,
+    outcomes text not null,
     created_at timestamptz not null default now(),
     primary key (store_uid, batch_id)
 );

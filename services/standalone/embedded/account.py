@@ -2,8 +2,10 @@
 
 import os
 import pwd
+import shutil
 import stat
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +21,18 @@ class Account:
     uid: int | None = None
     gid: int | None = None
 
-    @property
-    def extra_groups(self) -> list[int] | None:
-        return None if self.uid is None else []
+    def command(self, command: Sequence[str], *paths: Path) -> list[str]:
+        """`command` as this account. Where root keeps a directory above one of `paths` closed, as under `/root`, the
+        account gets the one capability to pass it, rather than the directory being opened to everybody.
+        """
+        if self.uid is None:
+            return list(command)
+        if shutil.which("setpriv") is None:
+            raise EmbeddedError("Postgres cannot run as root here: install `setpriv` (util-linux) or use another user")
+        become = ["setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups"]
+        if any(closed_parent(path, self) for path in paths):
+            become += ["--inh-caps=+dac_override", "--ambient-caps=+dac_override"]
+        return [*become, *command]
 
     def own(self, directory: Path) -> None:
         if self.uid is not None and self.gid is not None:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import psutil
 
-from services.standalone.embedded.account import Account
 from services.standalone.embedded.errors import EmbeddedError, plain_errors, reason
 
 POLL_S = 0.01
@@ -58,7 +57,7 @@ class Child:
         self._lock = lock
         self._end_orphan()
 
-    def spawn(self, command: Sequence[str], *, account: Account, env: Mapping[str, str]) -> None:
+    def spawn(self, command: Sequence[str], *, env: Mapping[str, str]) -> None:
         with plain_errors(self.data_dir), self.log.open("ab") as log:
             log.truncate(0)
             self._process = subprocess.Popen(  # noqa: S603 - our own binaries
@@ -69,9 +68,6 @@ class Child:
                 env=dict(env),
                 cwd="/",  # ours may be closed to the account
                 start_new_session=True,
-                user=account.uid,
-                group=account.gid,
-                extra_groups=account.extra_groups,
             )
             started = psutil.Process(self._process.pid).create_time()
             self._pid_file.write_text(

@@ -10,7 +10,6 @@ import socket
 import sys
 from pathlib import Path
 
-from services.standalone.embedded.account import OURS
 from services.standalone.embedded.child import POLL_S, Child
 from services.standalone.embedded.errors import EmbeddedError, plain_errors
 
@@ -55,7 +54,7 @@ class EmbeddedNats:
             await asyncio.to_thread(self._configure)
             # On the command line the store directory tells our server from any other.
             command = [_binary(), "-c", str(self._configuration), "-sd", str(self.data_dir)]
-            self._child.spawn(command, account=OURS, env={"PATH": os.defpath})
+            self._child.spawn(command, env={"PATH": os.defpath})
             await self._until_ready()
         except BaseException:
             self._child.kill()

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import psutil
 
-from services.standalone.embedded.account import Account, account_for, closed_parent
+from services.standalone.embedded.account import Account, account_for
 from services.standalone.embedded.child import POLL_S, Child, kill_family, works_in
 from services.standalone.embedded.errors import EmbeddedError, plain_errors, reason
 
@@ -65,12 +65,15 @@ class EmbeddedPostgres:
             stale_pid = await asyncio.to_thread(self._end_leftovers)
             settings = {**self._settings, "unix_socket_directories": str(self._socket_dir)}
             self._child.spawn(
-                [
-                    _binary("postgres"),
-                    *("-D", str(self.data_dir)),
-                    *(argument for name, value in settings.items() for argument in ("-c", f"{name}={value}")),
-                ],
-                account=account,
+                account.command(
+                    [
+                        _binary("postgres"),
+                        *("-D", str(self.data_dir)),
+                        *(argument for name, value in settings.items() for argument in ("-c", f"{name}={value}")),
+                    ],
+                    Path(_binary("postgres")),
+                    self.data_dir,
+                ),
                 # Postgres takes its lock file for live when another process has got the old pid; this names that pid.
                 env={"PATH": os.defpath, "PG_GRANDPARENT_PID": str(stale_pid)},
             )
@@ -108,12 +111,6 @@ class EmbeddedPostgres:
     def _prepare(self) -> Account:
         with plain_errors(self.data_dir):
             account = account_for(self.data_dir)
-            for path in (Path(_binary("postgres")), self.data_dir):
-                if closed := closed_parent(path, account):
-                    raise EmbeddedError(
-                        f"Postgres cannot run as root and its account may not enter {closed}: "
-                        f"use another directory, another user, or `chmod o+x {closed}`"
-                    )
             if (self.data_dir / "PG_VERSION").exists():
                 self._check_version()
             elif self.data_dir.exists() and any(self.data_dir.iterdir()):
@@ -143,16 +140,17 @@ class EmbeddedPostgres:
         account.own(draft)
         options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale-provider=builtin", "--locale=C.UTF-8"]
         result = subprocess.run(  # noqa: S603 - our own binary
-            [_binary("initdb"), "-D", str(draft), *options, *(() if self._fsync else ("--no-sync",))],
+            account.command(
+                [_binary("initdb"), "-D", str(draft), *options, *(() if self._fsync else ("--no-sync",))],
+                Path(_binary("initdb")),
+                draft,
+            ),
             capture_output=True,
             text=True,
             timeout=INITDB_DEADLINE_S,
             env={"PATH": os.defpath},
             cwd="/",
             start_new_session=True,
-            user=account.uid,
-            group=account.gid,
-            extra_groups=account.extra_groups,
         )
         if result.returncode:
             raise EmbeddedError(f"cannot make a database in {self.data_dir}: {reason(result.stderr)}")

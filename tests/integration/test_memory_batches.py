@@ -1,0 +1,347 @@
+"""What the distiller's batches do to an actor's entries."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from libs.contracts.events import Change, Evidence, Kind, Range
+from libs.contracts.ids import uuid7
+from libs.contracts.limits import REPLY_BYTES
+from tests.support.memory import Distiller, Memory, day, memory_service, moment, said
+from tests.support.servers import PostgresServer
+from tests.support.service import Keys, chassis_of, key_directory
+
+
+@pytest.fixture(scope="module")
+def keys() -> Iterator[Keys]:
+    with key_directory() as keys:
+        yield keys
+
+
+@pytest.fixture
+async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
+    async with memory_service(postgres, keys) as memory:
+        yield memory
+
+
+@pytest.fixture
+async def distiller(memory: Memory) -> Distiller:
+    return await Distiller.of(memory)
+
+
+async def history(memory: Memory, path: str) -> list[tuple[str | None, str]]:
+    """What was said at a path and since when, oldest first; neighbours that say the same are one."""
+    rows = await chassis_of(memory.app).database.fetch(
+        "select v.content, v.valid_from from entry_versions v join entries e using (store_uid, entry_uid)"
+        " where e.path = $1 order by v.valid_from, v.recorded_at, v.version",
+        path,
+    )
+    told: list[tuple[str | None, str]] = []
+    for row in rows:
+        if not told or told[-1][0] != row["content"]:
+            told.append((row["content"], row["valid_from"].date().isoformat()))
+    return told
+
+
+async def test_a_distilled_fact_is_an_entry_with_its_evidence(memory: Memory, distiller: Distiller) -> None:
+    session = uuid7()
+    change = said(
+        "/travel/2026-03-09-driving-test.md",
+        "Passed the driving test",
+        "2026-03-10",
+        kind="event",
+        event_date=day("2026-03-09"),
+        description="driving licence",
+        evidence=[Evidence(session_uid=session, positions=[3, 2])],
+    )
+
+    [outcome] = await distiller.tell(change, session_id="talk", through=5)
+
+    assert outcome.outcome == "applied"
+    [entry] = await memory.entries("ana")
+    assert entry["name"].endswith(outcome.entry_id or "?")
+    assert entry["source_type"] == "MANAGED_MEMORY_ENTRY_SOURCE_TYPE_DREAMER"
+    assert (entry["kind"], entry["event_date"], entry["said_by"]) == ("event", "2026-03-09", "user")
+    assert entry["valid_from"] == "2026-03-10T00:00:00Z"
+    assert "session_id" not in entry
+    assert entry["evidence"] == [
+        {
+            "session_store": "session-stores/chats",
+            "session_id": "talk",
+            "positions": [2, 3],
+            "said_by": "user",
+            "said_at": "2026-03-10T00:00:00Z",
+        }
+    ]
+    assert await memory.paths("ana", "what happened on 9 March") == [change.path]
+
+
+async def test_a_repeated_batch_applies_nothing_and_gets_the_first_answer(memory: Memory, distiller: Distiller) -> None:
+    batch = distiller.batch([said("/job.md", "Works at Northwind")])
+
+    first = await distiller.send(batch)
+    await memory.ok("DELETE", memory.url(f"/entries/{first[0].entry_id}"))
+    await asyncio.gather(*(memory.handlers.on_memories_distilled(batch) for _ in range(4)))
+
+    answers = await distiller.answers(batch.batch_id)
+    assert [answer.outcomes for answer in answers] == [first] * 5
+    assert await memory.entries("ana") == []
+
+
+async def test_the_same_words_again_are_evidence(memory: Memory, distiller: Distiller) -> None:
+    await distiller.tell(said("/job.md", "Works at Northwind", "2026-01-01"))
+
+    [outcome] = await distiller.tell(said("/job.md", "Works at Northwind", "2026-02-01"))
+
+    assert (outcome.outcome, outcome.version) == ("confirmed", 1)
+    [entry] = await memory.entries("ana")
+    assert (entry["version"], entry["valid_from"]) == (1, "2026-01-01T00:00:00Z")
+    assert [proof["said_at"][:10] for proof in entry["evidence"]] == ["2026-02-01", "2026-01-01"]
+
+
+async def test_the_same_lines_again_are_no_new_evidence(memory: Memory, distiller: Distiller) -> None:
+    change = said("/job.md", "Works at Northwind")
+    await distiller.tell(change)
+
+    await distiller.tell(change)
+
+    [entry] = await memory.entries("ana")
+    assert len(entry["evidence"]) == 1
+
+
+async def test_what_was_said_before_the_current_value_becomes_history(memory: Memory, distiller: Distiller) -> None:
+    await distiller.tell(said("/job.md", "Works at Contoso", "2026-04-01"))
+
+    [outcome] = await distiller.tell(said("/job.md", "Works at Northwind", "2026-01-01"))
+
+    assert outcome.outcome == "history"
+    assert [entry["content"] for entry in await memory.entries("ana")] == ["Works at Contoso"]
+    assert await memory.search("ana", "Northwind") == []
+    assert await history(memory, "/job.md") == [
+        ("Works at Northwind", "2026-01-01"),
+        ("Works at Contoso", "2026-04-01"),
+    ]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
+async def test_back_to_an_earlier_value_is_three_versions_in_any_order(
+    memory: Memory, distiller: Distiller, order: tuple[int, ...]
+) -> None:
+    told = [
+        said("/job/employer.md", "Works at Northwind", "2026-01-10"),
+        said("/job/employer.md", "Works at Contoso", "2026-04-10"),
+        said("/job/employer.md", "Works at Northwind", "2026-09-10"),
+    ]
+
+    for index in order:
+        await distiller.tell(told[index])
+
+    [entry] = await memory.entries("ana")
+    assert (entry["content"], entry["valid_from"][:10]) == ("Works at Northwind", "2026-09-10")
+    assert [proof["said_at"][:10] for proof in entry["evidence"]] == ["2026-09-10"]
+    assert await history(memory, "/job/employer.md") == [
+        ("Works at Northwind", "2026-01-10"),
+        ("Works at Contoso", "2026-04-10"),
+        ("Works at Northwind", "2026-09-10"),
+    ]
+
+
+async def test_a_retired_fact_is_seen_by_nobody_and_can_come_back(memory: Memory, distiller: Distiller) -> None:
+    await distiller.tell(said("/pets/cat.md", "Has a cat", "2026-01-01", kind="item"))
+
+    [outcome] = await distiller.tell(said("/pets/cat.md", None, "2026-02-01", kind="item"))
+
+    assert (outcome.outcome, outcome.version) == ("applied", 2)
+    assert await memory.entries("ana") == []
+    assert await memory.search("ana", "cat") == []
+    [related] = (await distiller.related(paths=["/pets/cat.md"])).entries
+    assert (related.retired, related.version) == (True, 2)
+    assert (await distiller.related(["cat"])).entries == []
+    [again] = await distiller.tell(said("/pets/cat.md", "Has a cat again", "2026-03-01", kind="item"))
+    assert (again.outcome, again.version) == ("applied", 3)
+    assert await memory.paths("ana", "cat") == ["/pets/cat.md"]
+
+
+async def test_a_change_decided_on_another_version_is_a_conflict(memory: Memory, distiller: Distiller) -> None:
+    [made] = await distiller.tell(said("/job.md", "Works at Northwind"))
+    await memory.ok(
+        "PATCH",
+        memory.url(f"/entries/{made.entry_id}"),
+        params={"update_mask": "content"},
+        json={"content": "Works at Fabrikam"},
+    )
+
+    stale = [
+        said("/job.md", "Works at Contoso", entry_id=made.entry_id, expected_version=1),
+        said("/job.md", None, entry_id=made.entry_id, expected_version=1),
+        said("/job.md", "Works at Contoso"),
+        said("/new.md", "Never was", entry_id="gone-id", expected_version=1),
+    ]
+    outcomes = await distiller.send(distiller.batch(stale))
+
+    assert [outcome.outcome for outcome in outcomes] == ["conflict"] * 4
+    assert outcomes[0].version == 2
+    assert [entry["content"] for entry in await memory.entries("ana")] == ["Works at Fabrikam"]
+
+
+async def test_what_is_gone_cannot_be_retired_or_confirmed(memory: Memory, distiller: Distiller) -> None:
+    changes = [
+        said("/a.md", None, entry_id="nobody", expected_version=1),
+        said("/a.md", "x", op="confirm", entry_id="nobody", expected_version=1),
+    ]
+
+    outcomes = await distiller.send(distiller.batch(changes))
+
+    assert [outcome.outcome for outcome in outcomes] == ["gone", "gone"]
+
+
+async def test_an_event_is_never_superseded(memory: Memory, distiller: Distiller) -> None:
+    await distiller.tell(said("/trip.md", "Went to Rome", kind="event"))
+
+    [outcome] = await distiller.tell(said("/trip.md", "Went to Oslo", "2026-02-01", kind="event"))
+
+    assert (outcome.outcome, outcome.reason) == ("refused", "an event is never superseded")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        said("no-slash", "x"),
+        said("/a/../b", "x"),
+        said("/a\x00", "x"),
+        said("/a.md", "with \x00 in it"),
+        said("/a.md", " "),
+        said("/a.md", "x" * 1001),
+        said("/a.md", "x", description="y" * 301),
+        said("/a.md", None),
+        said("/a.md", "x", evidence=[Evidence(session_uid=uuid7(), positions=[2**70])]),
+        said("/a.md", "x", entry_id="\x00", expected_version=1),
+        said("/a.md", "x", said_at=datetime.min),
+    ],
+)
+async def test_a_change_outside_the_rules_is_refused_and_its_neighbours_are_applied(
+    memory: Memory, distiller: Distiller, change: Change
+) -> None:
+    outcomes = await distiller.send(distiller.batch([change, said("/good.md", "good")]))
+
+    assert [outcome.outcome for outcome in outcomes] in (["refused", "applied"], ["applied", "applied"])
+    assert outcomes[0].outcome == "refused" or change.said_at == datetime.min
+    assert await memory.paths("ana", "good") == ["/good.md"]
+
+
+async def test_an_unstorable_actor_is_refused_whole(memory: Memory, distiller: Distiller) -> None:
+    batch = distiller.batch([said("/a.md", "x")], actor_id="a\x00b", run_id=2**80)
+
+    outcomes = await distiller.send(batch)
+
+    assert [outcome.outcome for outcome in outcomes] == ["refused"]
+
+
+async def test_a_batch_for_a_deleted_store_is_gone_and_leaves_nothing(memory: Memory, distiller: Distiller) -> None:
+    await memory.ok("DELETE", memory.url())
+
+    [outcome] = await distiller.send(distiller.batch([said("/a.md", "x")]))
+
+    assert outcome.outcome == "gone"
+    assert (await distiller.related(["x"])).gone
+    assert await chassis_of(memory.app).database.fetchval("select count(*) from actor_stats") == 0
+
+
+async def test_what_was_decided_before_an_erasure_is_not_applied(memory: Memory, distiller: Distiller) -> None:
+    database = chassis_of(memory.app).database
+    source, target = distiller.session_store_uid, distiller.store_uid
+    await database.write("insert into actor_epochs values ($1, 'ana', 1), ($2, 'ana', 1)", source, target)
+
+    stale_source = await distiller.send(distiller.batch([said("/a.md", "x")], memory_epoch=1))
+    stale_memory = await distiller.send(distiller.batch([said("/a.md", "x")], source_epoch=1))
+    current = await distiller.send(distiller.batch([said("/a.md", "x")], source_epoch=1, memory_epoch=1))
+
+    assert [each[0].outcome for each in (stale_source, stale_memory, current)] == ["erased", "erased", "applied"]
+    assert (await distiller.related()).epoch == 1
+
+
+async def test_progress_moves_without_changes_and_never_back(memory: Memory, distiller: Distiller) -> None:
+    session = uuid7()
+
+    async def position() -> int:
+        found = await chassis_of(memory.app).database.fetchval("select position from progress")
+        return int(found)
+
+    for through, expected in ((7, 7), (3, 7), (9, 9)):
+        assert await distiller.send(distiller.batch([], session_uid=session, through=through)) == []
+        assert await position() == expected
+
+
+async def test_a_clock_that_runs_ahead_does_not_outlive_later_words(memory: Memory, distiller: Distiller) -> None:
+    await distiller.tell(said("/job.md", "Works at Future", "2099-01-01"))
+    today = datetime.now(UTC)
+
+    [outcome] = await distiller.tell(said("/job.md", "Works at Now", today.isoformat()))
+    [entry] = await memory.entries("ana")
+    await memory.ok(
+        "PATCH", f"/api/2.0/agents/{entry['name']}", params={"update_mask": "content"}, json={"content": "Corrected"}
+    )
+
+    assert moment(entry["valid_from"]) <= datetime.now(UTC)
+    assert outcome.outcome in ("applied", "history")
+    assert [each["content"] for each in await memory.entries("ana")] == ["Corrected"]
+
+
+async def test_related_entries_are_the_nearest_without_doubles(memory: Memory, distiller: Distiller) -> None:
+    kinds: list[tuple[str, str, Kind]] = [
+        ("/pets/cat.md", "Has a cat named Tom", "item"),
+        ("/pets/dog.md", "Has a dog named Rex", "item"),
+        ("/job.md", "Works at Northwind", "state"),
+    ]
+    await distiller.tell(*(said(path, statement, kind=kind) for path, statement, kind in kinds))
+    await memory.add("ana", "/scratch.md", "cat notes of one session", session_id="s1")
+    await memory.add("bo", "/pets/cat.md", "Has a cat named Foreign")
+
+    related = await distiller.related(["my cat Tom", "cat or dog", "unknown"], ["/job.md", "/nothing.md"])
+
+    assert [entry.path for entry in related.entries] == ["/job.md", "/pets/cat.md", "/pets/dog.md"]
+    assert [entry.kind for entry in related.entries] == ["state", "item", "item"]
+    assert {entry.version for entry in related.entries} == {1}
+
+
+async def test_a_reply_fits_however_long_the_entries_are(memory: Memory, distiller: Distiller) -> None:
+    for number in range(4):
+        await memory.add("ana", f"/long/{number}.md", f"cat {number} " + "é" * 150_000)
+
+    related = await distiller.related(["cat"], ["/long/0.md", "/long/1.md", "/long/2.md", "/long/3.md"])
+
+    assert len(related.model_dump_json().encode()) <= REPLY_BYTES
+    assert len(related.entries) == 4
+
+
+async def test_two_distillers_of_one_actor_do_not_deadlock(memory: Memory, distiller: Distiller) -> None:
+    paths = [f"/p/{number}.md" for number in range(10)]
+    other = Distiller(memory, distiller.store_uid, session_store_uid=distiller.session_store_uid)
+
+    async def round_of(teller: Distiller, ordered: list[str]) -> None:
+        await teller.send(teller.batch([said(path, f"said {path}") for path in ordered]))
+
+    await asyncio.gather(
+        *(round_of(distiller, paths) for _ in range(5)),
+        *(round_of(other, paths[::-1]) for _ in range(5)),
+        *(memory.client.put("/") for _ in range(1)),
+    )
+
+    assert len(await memory.entries("ana")) == 10
+
+
+async def test_ranges_of_one_session_count_once(memory: Memory, distiller: Distiller) -> None:
+    session: UUID = uuid7()
+    ranges = [
+        Range(session_uid=session, session_id="s", after=0, through=4),
+        Range(session_uid=session, session_id="s", after=4, through=2**65),
+        Range(session_uid=uuid7(), session_id="s\x00", after=0, through=2),
+    ]
+
+    await distiller.send(distiller.batch([], ranges=ranges))
+
+    rows = await chassis_of(memory.app).database.fetch("select position from progress")
+    assert [row["position"] for row in rows] == [2**63 - 1]
