@@ -46,6 +46,7 @@ class Chassis:
         self.verifier = Verifier(settings)
         self._passes: list[Pass] = list(housekeeping.COMMON)
         self._tasks: list[Callable[[], Awaitable[None]]] = []
+        self._closers: list[Callable[[], Awaitable[None]]] = []
 
     def housekeep(self, *passes: Pass) -> None:
         """Adds passes to the housekeeping, in this order."""
@@ -64,6 +65,10 @@ class Chassis:
     def run(self, task: Callable[[], Awaitable[None]]) -> None:
         """Runs a task of the service's own for as long as the service runs; it ends by cancellation."""
         self._tasks.append(task)
+
+    def close_with(self, closer: Callable[[], Awaitable[None]]) -> None:
+        """Closes something of the service's own when it stops, after its tasks."""
+        self._closers.append(closer)
 
     async def _housekeeping(self) -> None:
         for wanted in self._passes:
@@ -85,6 +90,8 @@ class Chassis:
             for task in reversed(tasks):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            for closer in self._closers:
+                await closer()
             await self.database.close()
 
     def _ended(self, task: "asyncio.Future[None]") -> None:

@@ -51,6 +51,7 @@ def build(
     bus.consume(events.MemoryActorErased, handlers.on_memory_actor_erased)
     bus.answer(requests.HastenLane, handlers.on_hasten_lane)
 
+    chassis.close_with(models.close)
     chassis.run(workers.run)
     chassis.every("runs", RUN_STEP_S, runner.step, runner.wake)
     chassis.every("schedule", SCHEDULE_STEP_S, runner.schedule)

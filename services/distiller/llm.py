@@ -65,6 +65,8 @@ class Model(Protocol):
 
     async def ask(self, lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructions: str | None) -> Reply: ...
 
+    async def close(self) -> None: ...
+
 
 def parse(text: str) -> Answer:
     """The answer in a reply; fenced JSON is JSON too. Raises `LaneFailure`."""
@@ -85,6 +87,9 @@ class Extractive:
 
     async def ask(self, lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructions: str | None) -> Reply:
         return Reply(extract(lines, known).model_dump_json(), Spent(self.name, "answered"))
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 class Breaker:
@@ -173,6 +178,9 @@ class ChatCompletions:
             )
         return Reply(choice.message.content or "", Spent(self.name, "answered", *tokens), self.breaker.passed())
 
+    async def close(self) -> None:
+        await self._client.close()
+
     async def _complete(self, messages: Any) -> Any:
         schema = {"name": "changes", "schema": Answer.model_json_schema(), "strict": False}
         response_format: Any = (
@@ -214,6 +222,10 @@ class Models:
 
     def get(self, name: str | None) -> Model | None:
         return self._models.get(name or self.default)
+
+    async def close(self) -> None:
+        for model in set(self._models.values()):
+            await model.close()
 
     @classmethod
     def of(cls, settings: DistillerSettings) -> "Models":

@@ -18,8 +18,10 @@ from rich.table import Table
 
 from memstream.client import AgentKitClient
 from memstream.conversations import Conversation, ConversationFile, check_file
+from memstream.distilling import wait_until_distilled
 from memstream.errors import MemstreamError
-from memstream.memories import Memory, MemoryStore, WaitFor
+from memstream.memories import Memory, MemoryStore
+from memstream.pipelines import Pipeline
 from memstream.sessions import NewItem, SessionStore
 from services.standalone.__main__ import run
 from services.standalone.app import running
@@ -29,7 +31,7 @@ from services.standalone.welcome import PRINCIPAL
 SAMPLE = Path(__file__).parent / "samples" / "demo.jsonl"
 QUIET_PERIOD_S, MAX_WAIT_S = 0.2, 2.0
 DISTIL_DEADLINE_S = 120.0
-WAIT_MS = 5000
+NOTICE_S, POLL_S = 2.0, 0.02
 SEARCHES_PER_ACTOR = 3
 HITS = 2
 
@@ -73,7 +75,7 @@ def play(url: str, token: str, file: ConversationFile) -> Account:
     with AgentKitClient(base_url=url, token=token) as client:
         sessions = client.session_stores.create("conversations", description="Played by the demo")
         memories = client.memory_stores.create("memories", description="What was distilled from it")
-        client.pipelines.create(
+        pipeline = client.pipelines.create(
             session_store=sessions.name,
             memory_store=memories.id,
             trigger="CONTINUOUS",
@@ -81,7 +83,7 @@ def play(url: str, token: str, file: ConversationFile) -> Account:
             max_wait_s=MAX_WAIT_S,
         )
         for conversation in file.conversations:
-            _play(account, sessions, memories, file, conversation)
+            _play(account, pipeline, sessions, memories, file, conversation)
         for actor, questions in _questions(file).items():
             for question in questions or [memory.description or memory.path for memory in account.memories[actor]][:2]:
                 found = memories.search(actor_id=actor, query=question, limit=HITS)
@@ -92,6 +94,7 @@ def play(url: str, token: str, file: ConversationFile) -> Account:
 
 def _play(
     account: Account,
+    pipeline: Pipeline,
     sessions: SessionStore,
     memories: MemoryStore,
     file: ConversationFile,
@@ -101,10 +104,9 @@ def _play(
     before = {memory.path: memory for memory in account.memories.get(actor, [])}
     session = sessions.add(actor_id=actor, session_id=conversation.session_id)
     for turn in file.turns_of(conversation):
-        position = session.append_items([NewItem(turn.item, turn.time)])[-1].position or 0
-    appended = time.monotonic()
-    _until_distilled(memories, actor, WaitFor(sessions.name, session.session_id, position))
-    account.played.append((actor, session.session_id, len(conversation), time.monotonic() - appended))
+        session.append_items([NewItem(turn.item, turn.time)])
+    seconds = _until_distilled(pipeline, actor)
+    account.played.append((actor, session.session_id, len(conversation), seconds))
     account.memories[actor] = list(memories.list(actor_id=actor, page_size=100))
     for memory in account.memories[actor]:
         old = before.get(memory.path)
@@ -112,15 +114,21 @@ def _play(
             account.changes.append((actor, memory.path, old.content or "", memory.content or ""))
 
 
-def _until_distilled(memories: MemoryStore, actor: str, position: WaitFor) -> None:
-    deadline = time.monotonic() + DISTIL_DEADLINE_S
-    while time.monotonic() < deadline:
-        found = memories.search(actor_id=actor, query="memory", limit=1, wait_for=position, max_wait_ms=WAIT_MS)
-        if found.settled:
-            return
-        if found.reason == "parked":
-            raise MemstreamError(f"the model gave no usable answer for {actor}; the reason is in the pipeline's lanes")
-    raise MemstreamError(f"{actor}'s conversation was not distilled within {DISTIL_DEADLINE_S:.0f} s")
+def _until_distilled(pipeline: Pipeline, actor: str) -> float:
+    """Seconds until the lane has settled by itself; a run then makes sure that nothing was still under way."""
+    appended, is_noticed, seconds = time.monotonic(), False, 0.0
+    while time.monotonic() - appended < (DISTIL_DEADLINE_S if is_noticed else NOTICE_S):
+        is_settled = all(lane.state == "settled" for lane in pipeline.lanes(actor_id=actor))
+        seconds = time.monotonic() - appended
+        if is_noticed and is_settled:
+            break
+        is_noticed = is_noticed or not is_settled
+        time.sleep(POLL_S)
+    parked = wait_until_distilled(pipeline, DISTIL_DEADLINE_S, lambda _: None)
+    if parked:
+        reasons = {lane.reason for lane in pipeline.lanes(state="parked")}
+        raise MemstreamError(f"the model's answer could not be used: {', '.join(filter(None, reasons))}")
+    return seconds
 
 
 def _questions(file: ConversationFile) -> dict[str, list[str]]:

@@ -10,7 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-FaultKind = Literal["lost", "doubled", "changed", "order", "position", "fact lost", "fact doubled", "fact wrong", "left"]
+FaultKind = Literal[
+    "lost", "doubled", "changed", "order", "position", "fact lost", "fact doubled", "fact wrong", "left"
+]
 Told = Literal["nothing", "acknowledged", "refused"]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 from memstream.client import AgentKitClient
 from memstream.conversations import Conversation, ConversationFile, Turn
 from memstream.errors import Aborted, AlreadyExists, MemstreamError, NotFound
-from memstream.memories import MemoryStore, WaitFor
+from memstream.memories import MemoryStore
 from memstream.pipelines import Pipeline
 from memstream.sessions import NewItem, Session, SessionStore
 from memstream.transport import dumps
@@ -27,7 +26,6 @@ WORKERS = 8
 BATCH_ITEMS = 200
 BATCH_BYTES = 1024 * 1024
 RACES = 5
-WAIT_MS = 10_000
 
 Advance = Callable[[int], None]
 
@@ -44,11 +42,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Imported:
-    """What became of one conversation: its turns, how many of them were added now, and the position of the last."""
+    """What became of one conversation, and how many of its turns were added now."""
 
     conversation: Conversation
     added: int
-    last_position: int
 
 
 def prepare(client: AgentKitClient, session_store: str, memory_store: str) -> Target:
@@ -68,20 +65,6 @@ def import_file(target: Target, file: ConversationFile, advance: Advance) -> lis
         return _import(target.session_store, conversation, file, advance)
 
     return _concurrently(work, file.conversations, stop)
-
-
-def wait_until_distilled(
-    target: Target, imported: Sequence[Imported], deadline_s: float, advance: Advance
-) -> list[str]:
-    """Waits until each conversation is distilled; returns the actors whose lanes are parked. Raises when too late."""
-    stop, deadline = threading.Event(), time.monotonic() + deadline_s
-
-    def work(one: Imported) -> str | None:
-        parked = _wait(target, one, deadline, stop)
-        advance(len(one.conversation))
-        return one.conversation.actor_id if parked else None
-
-    return sorted(set(_concurrently(work, imported, stop)))
 
 
 def _concurrently(work: Callable[[Any], Any], items: Sequence[Any], stop: threading.Event) -> list[Any]:
@@ -143,7 +126,7 @@ def _import(store: SessionStore, conversation: Conversation, file: ConversationF
                 position = items[-1].position or position + len(batch)
                 present, added = present + len(batch), added + len(batch)
                 advance(len(batch))
-            return Imported(conversation, added, position)
+            return Imported(conversation, added)
         except Aborted:
             session = store.get(session.session_id)
             now = _present(session, turns, file)
@@ -204,24 +187,3 @@ def _key(session: Session, position: int, batch: Sequence[Turn]) -> str:
     for turn in batch:
         digest.update(dumps([turn.item, turn.time]))
     return f"import-{digest.hexdigest()}"
-
-
-def _wait(target: Target, one: Imported, deadline: float, stop: threading.Event) -> bool:
-    """Whether the actor's lane is parked instead."""
-    position = WaitFor(target.session_store.name, one.conversation.session_id, one.last_position)
-    while not stop.is_set():
-        found = target.memory_store.search(
-            actor_id=one.conversation.actor_id, query="memory", limit=1, wait_for=position, max_wait_ms=WAIT_MS
-        )
-        if found.settled:
-            return False
-        if found.reason == "parked":
-            return True
-        if found.reason in ("manual", "none"):
-            raise MemstreamError(
-                f"pipeline {target.pipeline.id} does not distil by itself ({found.reason})",
-                hint="start a run of it, or set its trigger to CONTINUOUS",
-            )
-        if time.monotonic() > deadline:
-            raise MemstreamError("the time to wait is over; what is left goes on being distilled")
-    return False

@@ -24,6 +24,14 @@ class PipelineRun:
     create_time: datetime | None = None
     end_time: datetime | None = None
 
+    @property
+    def id(self) -> str:
+        return self.name.rpartition("/")[2]
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state not in ("PENDING", "RUNNING")
+
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> PipelineRun:
         return cls(
@@ -37,16 +45,28 @@ class PipelineRun:
 
 @dataclass(frozen=True)
 class Lane:
-    """What the pipeline does for one actor; `raw` is everything that the server tells."""
+    """Where the pipeline stands with one actor; `behind` is the number of items not yet distilled.
+
+    `state` is settled, waiting, due, running, unanswered, waiting_provider or parked.
+    """
 
     actor_id: str
     state: str | None = None
+    behind: int = 0
+    attempts: int = 0
     reason: str | None = None
-    raw: dict[str, Any] = field(default_factory=dict, compare=False)
+    due_time: datetime | None = None
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> Lane:
-        return cls(actor_id=raw["actor_id"], state=raw.get("state"), reason=raw.get("reason"), raw=dict(raw))
+        return cls(
+            actor_id=raw["actor_id"],
+            state=raw.get("state"),
+            behind=int(raw.get("behind") or 0),
+            attempts=int(raw.get("attempts") or 0),
+            reason=raw.get("reason"),
+            due_time=time_of(raw.get("due_time")),
+        )
 
 
 @dataclass(frozen=True)
@@ -93,6 +113,10 @@ class Pipeline:
     def run(self) -> PipelineRun:
         """Starts a run over every actor; raises `Aborted` while one is active."""
         return PipelineRun.of(self._transport.send("POST", f"{self._path}/run", body={}, key=str(uuid.uuid4())))
+
+    def get_run(self, run_id: str) -> PipelineRun:
+        """By its number, or its whole name."""
+        return PipelineRun.of(self._transport.get(f"{self._path}/runs/{segment(run_id.rpartition('/')[2])}"))
 
     def runs(self, *, page_size: int | None = None) -> Iterator[PipelineRun]:
         raws = self._transport.pages(f"{self._path}/runs", "pipeline_runs", page_size=page_size)

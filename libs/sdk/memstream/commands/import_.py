@@ -34,7 +34,8 @@ def import_conversations(
     out = console(ctx)
     checked = check_file(file)
     # Imported here: the HTTP client would be half of the start of `memstream --help`.
-    from memstream.importing import CONTINUOUS, import_file, prepare, wait_until_distilled
+    from memstream.distilling import wait_until_distilled
+    from memstream.importing import CONTINUOUS, import_file, prepare
 
     with out.client() as client:
         target = prepare(client, session_store, memory_store)
@@ -44,10 +45,10 @@ def import_conversations(
         parked: list[str] = []
         if wait:
             with progress(out, "distilling", checked.turns) as advance:
-                parked = wait_until_distilled(target, imported, wait_timeout, advance)
+                parked = wait_until_distilled(target.pipeline, wait_timeout, _behind(checked.turns, advance))
     if parked:
         out.note(f"parked, tried again once an hour: actor {', '.join(parked)}")
-    if target.pipeline.trigger != CONTINUOUS:
+    if target.pipeline.trigger != CONTINUOUS and not wait:
         out.note(f"pipeline {target.pipeline.id} is {target.pipeline.trigger}: it distils only when it runs")
     summary = {
         "sessions": len(imported),
@@ -68,6 +69,19 @@ def import_conversations(
     )
     if parked:
         raise typer.Exit(1)
+
+
+def _behind(total: int, advance: Callable[[int], None]) -> Callable[[int], None]:
+    """Turns how much is left into how much more is done."""
+    told = 0
+
+    def report(behind: int) -> None:
+        nonlocal told
+        done = max(told, total - behind)
+        advance(done - told)
+        told = done
+
+    return report
 
 
 @contextmanager

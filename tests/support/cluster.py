@@ -1,0 +1,449 @@
+"""The real thing as processes: Postgres, NATS, the three services with any number of replicas, and who restarts them.
+
+A killed replica comes back by itself after a short random pause, as under an orchestrator. Requests are routed as the
+edge does, by `owner_of`, to each replica of the owner in turn.
+"""
+
+import asyncio
+import itertools
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+import msgspec
+
+from libs.chassis.command import revisions
+from libs.contracts.routes import BASE, owner_of
+from services.standalone.embedded import EmbeddedNats, EmbeddedPostgres
+from tests.support.ledger import Distilled, StoredEntry, StoredItem
+from tests.support.servers import TEST_SETTINGS, PostgresServer, free_port, server_directory
+from tests.support.service import Keys, database, key_directory, until
+
+SERVICES = ("session", "distiller", "memory")
+ROOT = Path(__file__).parents[2]
+READY_DEADLINE_S = 90.0
+STOP_DEADLINE_S = 20.0
+REST_DEADLINE_S = 90.0
+SESSION_STORE, MEMORY_STORE = "chats", "facts"
+SESSIONS = f"{BASE}/session-stores/{SESSION_STORE}/sessions"
+ENTRIES = f"{BASE}/memory-stores/{MEMORY_STORE}/entries"
+
+# What a healthy system does within a minute or more, a test wants within seconds.
+QUICK = {"SWEEP_INTERVAL_S": "2", "UNANSWERED_AFTER_S": "4", "LEASE_S": "4"}
+
+
+class _Item(msgspec.Struct):
+    position: int
+    data: msgspec.Raw
+    create_time: str
+
+
+class _Items(msgspec.Struct):
+    session_items: list[_Item]
+    next_page_token: str | None = None
+
+
+@dataclass(eq=False)
+class Replica:
+    """One process of a service, on a port that stays the same over restarts."""
+
+    service: str
+    environment: dict[str, str]
+    log: Path
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", f"services.{self.service}"],
+                cwd=ROOT,
+                env={**self.environment, "HTTP_PORT": str(self.port), "PATH": os.defpath},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.process is not None and self.is_running:
+            self.process.send_signal(number)
+
+    def wait(self, deadline_s: float) -> int:
+        """The exit status; `subprocess.TimeoutExpired` when it does not end."""
+        assert self.process is not None
+        return self.process.wait(deadline_s)
+
+
+class Cluster:
+    """Open it with `cluster(...)`. `kill` is SIGKILL, and something else starts the replica again."""
+
+    def __init__(
+        self,
+        postgres: PostgresServer,
+        nats: EmbeddedNats,
+        keys: Keys,
+        dsns: Mapping[str, str],
+        replicas: Sequence[Replica],
+        rng: random.Random,
+    ) -> None:
+        self.postgres = postgres
+        self.nats = nats
+        self.keys = keys
+        self.dsns = dsns
+        self.replicas = replicas
+        self.kills: Counter[str] = Counter()
+        self.pipeline = ""
+        self._rng = rng
+        self._turns = {service: itertools.cycle(self.of(service)) for service in SERVICES if self.of(service)}
+        self._kept = True
+        self._client = httpx.AsyncClient(
+            headers=keys.header(), timeout=10, limits=httpx.Limits(max_connections=100, max_keepalive_connections=50)
+        )
+
+    def of(self, service: str) -> list[Replica]:
+        return [replica for replica in self.replicas if replica.service == service]
+
+    # Processes
+
+    async def keep_running(self) -> None:
+        """The orchestrator: a replica that ended is started again after a short random pause."""
+        async with asyncio.TaskGroup() as tasks:
+            for replica in self.replicas:
+                tasks.create_task(self._keep(replica))
+
+    async def _keep(self, replica: Replica) -> None:
+        while True:
+            if self._kept and replica.process is not None and not replica.is_running:
+                await asyncio.sleep(self._rng.uniform(0.0, 0.4))
+                if self._kept:
+                    replica.start()
+            await asyncio.sleep(0.02)
+
+    def kill(self, service: str) -> Replica:
+        """SIGKILL to a random running replica of a service."""
+        replica = self._rng.choice([each for each in self.of(service) if each.is_running])
+        replica.signal(signal.SIGKILL)
+        self.kills[service] += 1
+        return replica
+
+    async def ready(self, *replicas: Replica, bus: bool = True) -> None:
+        """Until these, or all, serve HTTP; with `bus`, until they also hear NATS."""
+        wanted = ("ready",) if bus else ("ready", "degraded")
+        await until(lambda: self._are_ready(replicas or self.replicas, wanted), deadline_s=READY_DEADLINE_S)
+
+    async def is_ready(self, replica: Replica) -> bool:
+        return await self._are_ready([replica], ("ready",))
+
+    async def _are_ready(self, replicas: Collection[Replica], wanted: Collection[str]) -> bool:
+        for replica in replicas:
+            try:
+                answer = await self._client.get(f"{replica.url}/readyz", timeout=5)
+            except httpx.TransportError:
+                return False
+            if answer.json().get("status") not in wanted:
+                return False
+        return True
+
+    async def stop(self) -> list[int]:
+        """SIGTERM to all; the exit statuses. A replica that does not end in time is killed, and that is a failure."""
+        self._kept = False
+        running = [replica for replica in self.replicas if replica.is_running]
+        for replica in running:
+            replica.signal(signal.SIGTERM)
+        try:
+            return await asyncio.gather(*(asyncio.to_thread(each.wait, STOP_DEADLINE_S) for each in running))
+        finally:
+            for replica in running:
+                replica.signal(signal.SIGKILL)
+            await self._client.aclose()
+
+    # HTTP
+
+    async def request(self, method: str, path: str, **request: Any) -> httpx.Response:
+        """One try at one replica; raises `httpx.TransportError` when the connection fails."""
+        owner = owner_of(path)
+        assert owner is not None, path
+        return await self._client.request(method, next(self._turns[owner]).url + path, **request)
+
+    async def call(self, method: str, path: str, **request: Any) -> bytes:
+        """Repeats an idempotent request until it succeeds; anything but unavailability fails the test."""
+        async with asyncio.timeout(READY_DEADLINE_S):
+            while True:
+                try:
+                    answer = await self.request(method, path, **request)
+                except httpx.TransportError:
+                    await asyncio.sleep(0.1)
+                    continue
+                if answer.status_code == 200:
+                    return answer.content
+                assert answer.status_code in (500, 503), answer.text
+                await asyncio.sleep(0.1)
+
+    async def json(self, method: str, path: str, **request: Any) -> Any:
+        return msgspec.json.decode(await self.call(method, path, **request))
+
+    async def set_up(self, *, quiet_period_s: float = 0.1, max_wait_s: float = 1.0) -> None:
+        """The two stores and a continuous pipeline between them."""
+        await self.make_session_store()
+        await self.json(
+            "POST",
+            f"{BASE}/memory-stores",
+            json={"display_name": MEMORY_STORE},
+            headers={"Idempotency-Key": "memory store"},
+        )
+        policy = {"trigger": "CONTINUOUS", "quiet_period_s": quiet_period_s, "max_wait_s": max_wait_s}
+        made = await self.json(
+            "POST",
+            f"{BASE}/memory-pipelines",
+            json={"session_store": SESSION_STORE, "memory_store": MEMORY_STORE, "dreamer_policy": policy},
+            headers={"Idempotency-Key": "pipeline"},
+        )
+        self.pipeline = made["name"]
+
+    async def make_session_store(self) -> None:
+        await self.json(
+            "POST",
+            f"{BASE}/session-stores",
+            params={"session_store_id": SESSION_STORE},
+            json={},
+            headers={"Idempotency-Key": "session store"},
+        )
+
+    async def make_session(self, session: str, actor: str) -> None:
+        await self.json(
+            "POST",
+            SESSIONS,
+            params={"session_id": session},
+            json={"actor_id": actor},
+            headers={"Idempotency-Key": session},
+        )
+
+    async def items(self, session: str) -> list[StoredItem]:
+        """All items of a session as the service lists them, oldest first."""
+        return [StoredItem(item.position, bytes(item.data).decode()) for item in await self._items(session)]
+
+    async def _items(self, session: str) -> list[_Item]:
+        found: list[_Item] = []
+        token: dict[str, str] = {}
+        while True:
+            params = {"page_size": "100", "order_by": "create_time asc", **token}
+            page = msgspec.json.decode(
+                await self.call("GET", f"{SESSIONS}/{session}/items", params=params), type=_Items
+            )
+            found += page.session_items
+            if page.next_page_token is None:
+                return found
+            token = {"page_token": page.next_page_token}
+
+    async def entries(self, actor: str) -> list[StoredEntry]:
+        """All current entries of an actor as the service lists them."""
+        return [
+            StoredEntry(
+                path=entry["path"],
+                statement=entry["content"],
+                version=entry["version"],
+                evidence=tuple((proof["session_id"], tuple(proof["positions"])) for proof in entry["evidence"]),
+            )
+            for entry in await self._entries(actor)
+        ]
+
+    async def _entries(self, actor: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        token: dict[str, str] = {}
+        while True:
+            params = {"actor_id": actor, "page_size": "100", **token}
+            page = await self.json("GET", ENTRIES, params=params)
+            found += page["managed_memory_entries"]
+            if "next_page_token" not in page:
+                return found
+            token = {"page_token": page["next_page_token"]}
+
+    # What no client sees: read from the databases, never from a service's counters
+
+    async def rows(self, service: str, sql: str, *args: Any) -> list[asyncpg.Record]:
+        connection = await asyncpg.connect(self.dsns[service], timeout=10)
+        try:
+            return await connection.fetch(sql, *args, timeout=30)
+        finally:
+            await connection.close()
+
+    async def count(self, service: str, table: str, where: str = "true") -> int:
+        return int((await self.rows(service, f"select count(*) from {table} where {where}"))[0][0])
+
+    async def left(self) -> dict[str, int]:
+        """What must be empty when everything has come to rest."""
+        left = {f"{service}: outbox": await self.count(service, "outbox") for service in SERVICES}
+        for service in SERVICES:
+            left[f"{service}: parked messages"] = await self.count(service, "parked_messages")
+        left["distiller: unsettled batches"] = await self.count("distiller", "batches", "state <> 'settled'")
+        left["distiller: lanes at work"] = await self.count(
+            "distiller", "lanes", "due_at is not null or pending_batch is not null or parked_at is not null"
+        )
+        behind = "known_position > distilled_position or again <> '{}'"
+        left["distiller: sessions behind"] = await self.count("distiller", "lane_sessions", behind)
+        appended = {
+            row[0]: row[1] for row in await self.rows("session", "select session_uid, last_position from sessions")
+        }
+        searchable = {row[0]: row[1] for row in await self.rows("memory", "select session_uid, position from progress")}
+        left["memory: items not searchable"] = sum(
+            max(0, position - searchable.get(session, 0)) for session, position in appended.items()
+        )
+        return left
+
+    async def at_rest(self, deadline_s: float = REST_DEADLINE_S) -> None:
+        """Until everything that was appended is searchable and nothing is on its way; parked messages may stay."""
+
+        async def is_at_rest() -> bool:
+            left = await self.left()
+            return not any(count for what, count in left.items() if not what.endswith("parked messages"))
+
+        try:
+            await until(is_at_rest, deadline_s=deadline_s)
+        except TimeoutError:
+            raise AssertionError(f"not at rest after {deadline_s:g} s: {await self.left()}") from None
+
+    async def distilled(self) -> list[Distilled]:
+        """What the settled batches cover."""
+        rows = await self.rows(
+            "distiller",
+            "select r->>'session_id' as session, (r->>'after')::bigint as after, (r->>'through')::bigint as through"
+            " from batches, jsonb_array_elements(event::jsonb->'ranges') r where state = 'settled'",
+        )
+        return [Distilled(row["session"], row["after"], row["through"]) for row in rows]
+
+    async def freshness_s(self, sessions: Collection[str], actors: Collection[str]) -> list[float]:
+        """From each fact's append to its being searchable, by the times that the two services show."""
+        appended = {
+            (session, item.position): item.create_time for session in sessions for item in await self._items(session)
+        }
+        pairs = [
+            (appended[proof["session_id"], position], entry["create_time"])
+            for actor in actors
+            for entry in await self._entries(actor)
+            for proof in entry["evidence"]
+            for position in proof["positions"]
+        ]
+        return sorted((_instant(found) - _instant(said)) for said, found in pairs)
+
+    def tail(self, lines: int = 40) -> str:
+        """The last lines of each replica's log."""
+        parts = []
+        for replica in self.replicas:
+            text = replica.log.read_text(errors="replace") if replica.log.exists() else ""
+            parts.append(f"--- {replica.log.name}\n" + "\n".join(text.splitlines()[-lines:]))
+        return "\n".join(parts)
+
+
+def _instant(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()
+
+
+@asynccontextmanager
+async def own_postgres() -> AsyncIterator[EmbeddedPostgres]:
+    """A Postgres that a test may kill."""
+    with server_directory() as directory:
+        server = EmbeddedPostgres(directory / "postgres", fsync=False, settings=TEST_SETTINGS)
+        await server.start()
+        try:
+            yield server
+        finally:
+            await server.stop(immediate=True)
+
+
+@asynccontextmanager
+async def own_nats() -> AsyncIterator[EmbeddedNats]:
+    """A NATS that a test may stop, kill and empty."""
+    with server_directory() as directory:
+        server = EmbeddedNats(directory / "nats", port=free_port())
+        await server.start()
+        try:
+            yield server
+        finally:
+            await server.stop()
+
+
+async def lose_all(nats: EmbeddedNats) -> None:
+    """NATS dies and its directory is gone; an empty one takes its place."""
+    nats.kill()
+    await asyncio.to_thread(shutil.rmtree, nats.data_dir)
+    await nats.start()
+
+
+@asynccontextmanager
+async def cluster(
+    postgres: PostgresServer,
+    *,
+    replicas: Mapping[str, int] | None = None,
+    settings: Mapping[str, Mapping[str, str]] | None = None,
+    rng: random.Random | None = None,
+    nats: EmbeddedNats | None = None,
+    set_up: bool = True,
+) -> AsyncIterator[Cluster]:
+    """Everything running, with the stores and the pipeline; without `set_up`, processes that nobody waited for."""
+    async with AsyncExitStack() as stack:
+        keys = stack.enter_context(key_directory())
+        nats = nats or await stack.enter_async_context(own_nats())
+        logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="memstream-logs-")))
+        dsns = {
+            service: await stack.enter_async_context(database(postgres, service, revisions(service)))
+            for service in SERVICES
+        }
+        processes = [
+            Replica(
+                service, _environment(service, dsns[service], nats, keys, settings), logs / f"{service}-{number}.log"
+            )
+            for service in SERVICES
+            for number in range((replicas or {}).get(service, 1))
+        ]
+        running = Cluster(postgres, nats, keys, dsns, processes, rng or random.Random(0))
+        for replica in processes:
+            replica.start()
+        keeper = asyncio.create_task(running.keep_running())
+        try:
+            if set_up:
+                await running.ready()
+                await running.set_up()
+            yield running
+        except BaseException:
+            print(running.tail())
+            raise
+        finally:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+            await running.stop()
+
+
+def _environment(
+    service: str, dsn: str, nats: EmbeddedNats, keys: Keys, settings: Mapping[str, Mapping[str, str]] | None
+) -> dict[str, str]:
+    own = QUICK if service == "distiller" else {}
+    return {
+        "DATABASE_URL": dsn,
+        "NATS_URL": nats.url,
+        "HTTP_HOST": "127.0.0.1",
+        "KEY_DIR": str(keys.directory),
+        "HOUSEKEEPING_INTERVAL_S": "5",
+        **own,
+        **(settings or {}).get(service, {}),
+    }

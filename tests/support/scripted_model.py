@@ -1,0 +1,159 @@
+"""An OpenAI-compatible server that does what a test tells it, and counts calls.
+
+A behaviour takes the request's body and answers; those given are used up in order, then the last one is repeated.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from services.distiller.llm import Models
+from services.distiller.settings import DistillerSettings
+from tests.support.servers import free_port
+from tests.support.service import until
+
+LINE = re.compile(r"^\[(\d+)\] \S+ user: (.*)$", re.MULTILINE)
+Behaviour = Callable[[dict[str, Any]], Awaitable[Response]]
+
+
+def completion(content: str, *, finish_reason: str = "stop", refusal: str | None = None) -> Response:
+    return JSONResponse(
+        {
+            "id": "scripted",
+            "object": "chat.completion",
+            "created": 0,
+            "model": "scripted",
+            "choices": [
+                {
+                    "index": 0,
+                    "finish_reason": finish_reason,
+                    "message": {"role": "assistant", "content": content, "refusal": refusal},
+                }
+            ],
+            "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+        }
+    )
+
+
+def note(number: int, text: str) -> dict[str, Any]:
+    """A change that keeps a line as it is, in a slot of its own."""
+    slug = "-".join(re.findall(r"[a-z0-9]+", text.lower()))[:60]
+    return {
+        "op": "set",
+        "path": f"/notes/{slug}.md",
+        "kind": "item",
+        "statement": text,
+        "description": text,
+        "said_by": "user",
+        "event_date": None,
+        "evidence": [number],
+    }
+
+
+def asked_lines(body: dict[str, Any]) -> list[tuple[int, str]]:
+    """The user's fresh lines of a request, by number."""
+    return [(int(number), text) for number, text in LINE.findall(body["messages"][-1]["content"])]
+
+
+async def valid(body: dict[str, Any]) -> Response:
+    """One fact per line of the user."""
+    return completion(json.dumps({"changes": [note(number, text) for number, text in asked_lines(body)]}))
+
+
+async def fenced(body: dict[str, Any]) -> Response:
+    changes = json.dumps({"changes": [note(number, text) for number, text in asked_lines(body)]})
+    return completion(f"```json\n{changes}\n```")
+
+
+async def prose(_: dict[str, Any]) -> Response:
+    return completion("I am sorry, what a lovely conversation!")
+
+
+async def wrong_shape(_: dict[str, Any]) -> Response:
+    return completion(json.dumps({"facts": ["ana likes tea"]}))
+
+
+async def foreign_evidence(_: dict[str, Any]) -> Response:
+    return completion(json.dumps({"changes": [note(999, "from nowhere")]}))
+
+
+async def refused(_: dict[str, Any]) -> Response:
+    return completion("", refusal="I cannot help with that.")
+
+
+async def hang(_: dict[str, Any]) -> Response:
+    await asyncio.sleep(3600)
+    return completion("")
+
+
+def truncated_above(lines: int) -> Behaviour:
+    """Cut at the output limit when there are more lines than that, else valid."""
+
+    async def behave(body: dict[str, Any]) -> Response:
+        if len(asked_lines(body)) > lines:
+            return completion('{"changes": [{"op": "se', finish_reason="length")
+        return await valid(body)
+
+    return behave
+
+
+def status(code: int, **headers: str) -> Behaviour:
+    async def behave(_: dict[str, Any]) -> Response:
+        return JSONResponse({"error": {"message": "scripted"}}, status_code=code, headers=headers)
+
+    return behave
+
+
+@dataclass
+class ScriptedModel:
+    url: str = ""
+    behaviours: list[Behaviour] = field(default_factory=lambda: [valid])
+    requests: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def calls(self) -> int:
+        return len(self.requests)
+
+    def behave(self, *behaviours: Behaviour) -> None:
+        self.behaviours = list(behaviours)
+
+    def models(self, **settings: Any) -> Models:
+        """The distiller's models with this server as the default one."""
+        values: dict[str, Any] = {"database_url": "postgresql://unused", "openai_base_url": self.url} | settings
+        return Models.of(DistillerSettings(model="scripted", **values))
+
+    async def _complete(self, request: Request) -> Response:
+        body = await request.json()
+        self.requests.append(body)
+        behaviour = self.behaviours.pop(0) if len(self.behaviours) > 1 else self.behaviours[0]
+        return await behaviour(body)
+
+
+@asynccontextmanager
+async def scripted_model() -> AsyncIterator[ScriptedModel]:
+    model = ScriptedModel()
+    app = Starlette(routes=[Route("/v1/chat/completions", model._complete, methods=["POST"])])
+    port = free_port()
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=port, log_config=None, lifespan="off", timeout_graceful_shutdown=0
+    )
+    server = uvicorn.Server(config)
+    server.capture_signals = nullcontext  # type: ignore[assignment]  # pytest keeps its own handlers
+    serving = asyncio.create_task(server.serve())
+    await until(lambda: server.started)
+    model.url = f"http://127.0.0.1:{port}/v1"
+    try:
+        yield model
+    finally:
+        server.should_exit = True
+        await asyncio.wait([serving])
