@@ -26,8 +26,13 @@ LOST = (
     TimeoutError,
 )
 
-# A failover leaves clients talking to a server that became read-only: nothing was written there.
-REFUSED = (asyncpg.ReadOnlySQLTransactionError, asyncpg.TooManyConnectionsError, asyncpg.CannotConnectNowError)
+# Nothing was written: a failover left the client with a server that became read-only, or a deadlock was resolved.
+REFUSED = (
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TransactionRollbackError,
+)
 
 Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
 

@@ -31,6 +31,7 @@ from services.distiller.domain import (
     LaneFailure,
     Lease,
     Numbered,
+    OverBudget,
     Pipeline,
     Portion,
     changes_of,
@@ -149,6 +150,7 @@ class Distiller:
         if not portion.ranges:
             return False
         related = await self._related(pipeline, lease.actor_id, portion)
+        portion = portion.without_echoes(related.entries)
         sha256 = request_sha256(model.name, pipeline.instructions, portion.lines)
         question = Question(pipeline, model, portion, related, source_epoch, sha256)
         batch_id, changes, spent = await self._answer(lease, question)
@@ -205,6 +207,7 @@ class Distiller:
         if kept is not None:
             batch_id, text = kept
         else:
+            await self._check_budget(question.pipeline)
             batch_id = uuid7()
             await self._batches.asked(lease, question.pipeline, batch_id, question.sha256)
             text = await self._paid_answer(lease, question, batch_id)
@@ -213,6 +216,11 @@ class Distiller:
         except LaneFailure:
             await self._batches.drop(batch_id)
             raise
+
+    async def _check_budget(self, pipeline: Pipeline) -> None:
+        budget = pipeline.daily_token_budget
+        if budget is not None and await self._batches.tokens_today(pipeline.pipeline_uid) >= budget:
+            raise OverBudget(f"the daily_token_budget of {budget} is spent")
 
     async def _paid_answer(self, lease: Lease, question: Question, batch_id: UUID) -> str:
         try:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 from uuid import UUID
@@ -22,6 +22,7 @@ LANE_DELAYS_S = (2.0, 8.0, 30.0, 120.0, 300.0)
 PARKED_RETRY_S = 3600.0
 OURS_DELAY_S = 2.0
 AGAIN_LIMIT = 3
+HEADER = re.compile(r"(?:^|\s)(?:/[\w-]+){2,}\.md\b")
 MARKED = re.compile(r"<memory>.*?(?:</memory>|$)", re.DOTALL)
 
 
@@ -99,6 +100,10 @@ class ProviderFailure(Exception):
         self.retry_after_s = retry_after_s
 
 
+class OverBudget(Exception):
+    """The pipeline has spent its tokens of the day: the lane waits until the next one, which is no failure."""
+
+
 class Fenced(Exception):
     """The lease was lost to another worker: nothing of this one's work counts."""
 
@@ -137,12 +142,13 @@ class Portion:
         if transcript.gone:
             self.ranges.append(self._range(behind, behind.wanted))
             return
+        wanted = min(behind.wanted, transcript.last_position)
         fresh = [line for line in transcript.lines if line.position > behind.after or line.position in behind.again]
         before = [line for line in transcript.lines if line.position <= behind.after and line not in fresh]
         through = transcript.read_through
         if not any(not line.copied for line in fresh):
             self.ranges.append(self._range(behind, through))
-            self.complete &= through >= behind.wanted
+            self.complete &= through >= wanted
             return
         for line in before[-self.context_lines :] if self.context_lines else ():
             self._take(behind, line, context=True)
@@ -156,7 +162,7 @@ class Portion:
             (time for time in (self.oldest_appended_at, behind.oldest_appended_at) if time is not None), default=None
         )
         self.ranges.append(self._range(behind, max(through, behind.after)))
-        self.complete &= through >= behind.wanted and not self.again_left.get(behind.session_uid)
+        self.complete &= through >= wanted and not self.again_left.get(behind.session_uid)
 
     def _take(self, behind: Behind, line: Line, *, context: bool) -> None:
         text = MARKED.sub(" ", line.text).strip()
@@ -173,6 +179,28 @@ class Portion:
     @property
     def asked(self) -> list[AskedLine]:
         return [line.asked for line in self.lines]
+
+    def without_echoes(self, related: Iterable[RelatedEntry]) -> "Portion":
+        """What memory itself said is context only: a fact must not become its own evidence."""
+        statements = [_plain(entry.statement) for entry in related if not entry.retired and entry.statement]
+        lines = [
+            replace(line, asked=line.asked.model_copy(update={"context": True}))
+            if not line.asked.context and _is_echo(line.asked, statements)
+            else line
+            for line in self.lines
+        ]
+        return replace(self, lines=lines)
+
+
+def _is_echo(line: AskedLine, statements: Sequence[str]) -> bool:
+    """Whether a line quotes memory. A user who says one known thing again restates it, which is evidence."""
+    text = _plain(line.text)
+    quoted = sum(statement in text for statement in statements)
+    return quoted >= (1 if line.role == "assistant" else 2) or (quoted == 1 and bool(HEADER.search(line.text)))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def estimated_tokens(text: str) -> int:

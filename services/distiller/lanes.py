@@ -6,6 +6,8 @@ lane that is not due: a mark says when the next one is, and a slow look at the t
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime, time, timedelta
 
 from libs.chassis.errors import ApiError, Retry
 from libs.chassis.logs import logger
@@ -16,6 +18,7 @@ from services.distiller.domain import (
     Fenced,
     LaneFailure,
     Lease,
+    OverBudget,
     ProviderFailure,
     Truncated,
     lane_delay_s,
@@ -23,6 +26,8 @@ from services.distiller.domain import (
 from services.distiller.metrics import Metrics
 from services.distiller.settings import DistillerSettings
 from services.distiller.store import Lanes
+
+GIVE_BACK_S = 2.0
 
 log = logger(__name__)
 
@@ -113,6 +118,11 @@ class LaneWorkers:
             # The lease runs out by itself, should even this not be written.
             outcome = "ours"
             log.warning("lane_interrupted", error=type(away).__name__)
+        except asyncio.CancelledError:
+            # The service stops, or the lease is lost already, which the token tells: let another worker go on at once.
+            with suppress(ApiError, TimeoutError):
+                await asyncio.wait_for(self._lanes.put_off(lease, 0), GIVE_BACK_S)
+            raise
         finally:
             keeper.cancel()
         self._metrics.distillations.labels(outcome).inc()
@@ -131,8 +141,13 @@ class LaneWorkers:
         except ProviderFailure as failure:
             await self._lanes.put_off(lease, failure.retry_after_s, reason=str(failure), provider=failure.provider)
             return "provider"
+        except OverBudget as over:
+            now = datetime.now(UTC)
+            midnight = datetime.combine(now.date() + timedelta(days=1), time(), UTC)
+            await self._lanes.put_off(lease, (midnight - now).total_seconds(), reason=str(over))
+            return "over_budget"
         except (ApiError, Retry) as away:
-            await self._lanes.put_off(lease, OURS_DELAY_S, reason=str(away), attempts=lease.attempts)
+            await self._lanes.put_off(lease, OURS_DELAY_S, reason=str(away))
             return "ours"
         except Exception as failed:
             log.error("distillation_failed", exc_info=failed)

@@ -6,6 +6,7 @@ pipeline, and every pipeline once a day, gets the whole walk.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from libs.chassis.errors import ApiError, Retry
@@ -15,6 +16,8 @@ from services.distiller.metrics import Metrics
 from services.distiller.settings import DistillerSettings
 from services.distiller.store import Lanes, Mark, Pipelines
 from services.distiller.store.pipelines import Sweep
+
+IN_FLIGHT = timedelta(seconds=5)
 
 Ask = Callable[..., Awaitable[Any]]
 
@@ -55,6 +58,8 @@ class Sweeper:
 
     async def _walk(self, sweep: Sweep) -> None:
         pipeline, cursor = sweep.pipeline, None
+        # Younger ones may still be told by their event; the next sweep overlaps this one.
+        settled = datetime.now(UTC) - IN_FLIGHT
         while True:
             page: ChangedSessions = await self._ask(
                 SessionsChanged(store_uid=pipeline.session_store_uid, since=sweep.since, cursor=cursor),
@@ -71,7 +76,7 @@ class Sweeper:
                         appended_at=session.last_activity_time,
                     )
                     for session in page.sessions
-                    if session.last_position
+                    if session.last_position and (sweep.since is None or session.last_activity_time < settled)
                 ]
                 news, due_in_s = await self._lanes.mark(marks, pipeline.pipeline_uid)
                 if sweep.since is not None:

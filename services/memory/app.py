@@ -9,10 +9,12 @@ from libs.chassis.housekeeping import expiring
 from libs.chassis.metrics import Metrics
 from libs.chassis.permissions import permission_routes
 from libs.chassis.stores import Stores
-from libs.contracts.events import MemoriesDistilled
+from libs.contracts.events import BatchesApplied, MemoriesDistilled
 from libs.contracts.requests import AuthorizeMemoryStore, RelatedEntries
 from services.memory.api.entries import entry_routes
 from services.memory.api.stores import store_routes
+from services.memory.api.versions import version_routes
+from services.memory.freshness import Freshness, Wakers
 from services.memory.handlers import Handlers
 from services.memory.indexing import Indexing
 from services.memory.search import Search
@@ -20,8 +22,10 @@ from services.memory.settings import MemorySettings
 from services.memory.store.batches import Batches
 from services.memory.store.entries import Entries
 from services.memory.store.index import Index
+from services.memory.store.progress import Progress
 from services.memory.store.purge import PURGE
 from services.memory.store.related import Distilling
+from services.memory.store.versions import Versions
 from services.memory.stores import MEMORY_STORE
 
 REVISIONS = Path(__file__).parent / "migrations"
@@ -32,7 +36,10 @@ def build(settings: MemorySettings, metrics: Metrics | None = None) -> FastAPI:
     stores = Stores(MEMORY_STORE, chassis.database, chassis.unit_of_work)
     indexing = Indexing(settings.language, settings.weights)
     entries = Entries(chassis.database, chassis.unit_of_work, indexing, settings.limits)
-    search = Search(Index(chassis.database), indexing)
+    versions = Versions(chassis.database)
+    search = Search(Index(chassis.database), versions, indexing)
+    wakers = Wakers()
+    freshness = Freshness(Progress(chassis.database), chassis.bus, wakers)
     handlers = Handlers(
         chassis.unit_of_work,
         stores,
@@ -41,12 +48,14 @@ def build(settings: MemorySettings, metrics: Metrics | None = None) -> FastAPI:
         search,
     )
     chassis.bus.consume(MemoriesDistilled, handlers.on_memories_distilled)
+    chassis.bus.listen(BatchesApplied, freshness.on_batches_applied)
     chassis.bus.answer(RelatedEntries, handlers.related_entries)
     chassis.bus.answer(AuthorizeMemoryStore, handlers.authorize_store)
     chassis.housekeep(PURGE, expiring("batches", "30 days"), expiring("changes", "7 days"))
     routers = [
         store_routes(stores, settings.limits, settings.language),
-        entry_routes(stores, entries, search, settings.limits),
+        entry_routes(stores, entries, versions, search, freshness, settings.limits),
+        version_routes(stores, entries, versions, settings.limits),
         permission_routes(stores, settings.limits),
     ]
     app = chassis.http("Memstream memory", routers)

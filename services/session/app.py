@@ -6,17 +6,21 @@ from fastapi import FastAPI
 
 from libs.chassis.app import Chassis
 from libs.chassis.metrics import Metrics
+from libs.chassis.openapi import document
 from libs.chassis.permissions import permission_routes
 from libs.chassis.stores import Stores
+from libs.contracts.events import DistillerActorErased, MemoryActorErased
 from libs.contracts.requests import AuthorizeSessionStore, ReadTranscript, SessionsChanged
-from services.session.api.items import ItemRoutes
-from services.session.api.neighbours import neighbour_routes
+from services.session.api.erasures import erasure_routes
+from services.session.api.items import OPERATIONS, ItemRoutes
+from services.session.api.neighbours import CONFIG_PATH, neighbour_routes
 from services.session.api.sessions import session_routes
 from services.session.api.stores import KIND, store_routes
 from services.session.handlers import Handlers
 from services.session.settings import SessionSettings
-from services.session.store import purges
+from services.session.store import purges, retention
 from services.session.store.access import Access
+from services.session.store.erasures import Erasures
 from services.session.store.items import Items
 from services.session.store.sessions import Sessions
 from services.session.store.transcripts import Transcripts
@@ -32,20 +36,27 @@ def build(settings: SessionSettings, metrics: Metrics | None = None) -> FastAPI:
     access = Access(stores)
     sessions = Sessions(access, database, unit_of_work)
     items = Items(access, database, unit_of_work, chassis.relay)
-    handlers = Handlers(stores, Transcripts(database))
+    erasures = Erasures(stores, database, unit_of_work, chassis.parked, repeat_s=settings.erasure_repeat_s)
+    handlers = Handlers(stores, Transcripts(database), erasures, unit_of_work)
 
     chassis.bus.answer(ReadTranscript, handlers.read_transcript)
     chassis.bus.answer(SessionsChanged, handlers.sessions_changed)
     chassis.bus.answer(AuthorizeSessionStore, handlers.authorize_store)
-    chassis.housekeep(*purges.PASSES)
+    chassis.bus.consume(DistillerActorErased, handlers.on_distiller_actor_erased)
+    chassis.bus.consume(MemoryActorErased, handlers.on_memory_actor_erased)
+    chassis.housekeep(retention.SWEEP, *purges.PASSES)
+    chassis.every("erasures", settings.erasure_repeat_s, erasures.settle, erasures.wake)
 
-    return chassis.http(
+    app = chassis.http(
         "Memstream sessions",
         [
             store_routes(stores, limits),
             session_routes(sessions, limits),
+            erasure_routes(erasures, limits),
             permission_routes(stores, limits),
             neighbour_routes(),
         ],
         ItemRoutes(items, limits).routes(),
     )
+    document(app, OPERATIONS, open_paths=[CONFIG_PATH])
+    return app

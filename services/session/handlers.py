@@ -1,6 +1,8 @@
-"""What the session service answers to the other services."""
+"""What the session service answers to the other services, and whose confirmations it hears."""
 
 from libs.chassis.stores import READ, WRITE, Stores
+from libs.chassis.unit_of_work import UnitOfWork
+from libs.contracts.events import DistillerActorErased, MemoryActorErased
 from libs.contracts.limits import REPLY_BYTES
 from libs.contracts.requests import (
     AuthorizeSessionStore,
@@ -13,6 +15,7 @@ from libs.contracts.requests import (
 )
 from services.session.domain.messages import cut_to, json_size, text_of
 from services.session.domain.splitting import instant_of
+from services.session.store.erasures import Erasures
 from services.session.store.transcripts import StoredLine, Transcripts
 
 LINES_MAX = 1000
@@ -21,9 +24,19 @@ LINE_FRAME_BYTES = 300  # of a line's JSON, beside its text
 
 
 class Handlers:
-    def __init__(self, stores: Stores, transcripts: Transcripts) -> None:
+    def __init__(self, stores: Stores, transcripts: Transcripts, erasures: Erasures, unit_of_work: UnitOfWork) -> None:
         self._stores = stores
         self._transcripts = transcripts
+        self._erasures = erasures
+        self._unit_of_work = unit_of_work
+
+    async def on_distiller_actor_erased(self, event: DistillerActorErased) -> None:
+        async with self._unit_of_work.begin() as tx:
+            await self._erasures.confirm_distiller(tx, event.store_uid, event.erasure_id, event.removed)
+
+    async def on_memory_actor_erased(self, event: MemoryActorErased) -> None:
+        async with self._unit_of_work.begin() as tx:
+            await self._erasures.confirm_memory(tx, event.store_uid, event.erasure_id, event.removed)
 
     async def read_transcript(self, request: ReadTranscript) -> Transcript:
         """The readable lines after a position, as many as fit; a line too large for any answer is cut visibly."""

@@ -85,7 +85,7 @@ class Replica:
                 stderr=log,
             )
 
-    def signal(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
         if self.process is not None and self.is_running:
             self.process.send_signal(number)
 
@@ -116,7 +116,7 @@ class Cluster:
         self.pipeline = ""
         self._rng = rng
         self._turns = {service: itertools.cycle(self.of(service)) for service in SERVICES if self.of(service)}
-        self._kept = True
+        self._halted: set[str] = set()
         self._client = httpx.AsyncClient(
             headers=keys.header(), timeout=10, limits=httpx.Limits(max_connections=100, max_keepalive_connections=50)
         )
@@ -134,16 +134,16 @@ class Cluster:
 
     async def _keep(self, replica: Replica) -> None:
         while True:
-            if self._kept and replica.process is not None and not replica.is_running:
+            if replica.service not in self._halted and not replica.is_running:
                 await asyncio.sleep(self._rng.uniform(0.0, 0.4))
-                if self._kept:
+                if replica.service not in self._halted:
                     replica.start()
             await asyncio.sleep(0.02)
 
     def kill(self, service: str) -> Replica:
         """SIGKILL to a random running replica of a service."""
         replica = self._rng.choice([each for each in self.of(service) if each.is_running])
-        replica.signal(signal.SIGKILL)
+        replica.send(signal.SIGKILL)
         self.kills[service] += 1
         return replica
 
@@ -165,17 +165,27 @@ class Cluster:
                 return False
         return True
 
+    async def halt(self, service: str) -> None:
+        """SIGKILL to every replica of a service, and nobody starts it again before `resume`."""
+        self._halted.add(service)
+        for replica in self.of(service):
+            replica.send(signal.SIGKILL)
+            await asyncio.to_thread(replica.wait, STOP_DEADLINE_S)
+
+    def resume(self, service: str) -> None:
+        self._halted.discard(service)
+
     async def stop(self) -> list[int]:
         """SIGTERM to all; the exit statuses. A replica that does not end in time is killed, and that is a failure."""
-        self._kept = False
+        self._halted.update(SERVICES)
         running = [replica for replica in self.replicas if replica.is_running]
         for replica in running:
-            replica.signal(signal.SIGTERM)
+            replica.send(signal.SIGTERM)
         try:
             return await asyncio.gather(*(asyncio.to_thread(each.wait, STOP_DEADLINE_S) for each in running))
         finally:
             for replica in running:
-                replica.signal(signal.SIGKILL)
+                replica.send(signal.SIGKILL)
             await self._client.aclose()
 
     # HTTP
@@ -396,14 +406,12 @@ async def cluster(
     *,
     replicas: Mapping[str, int] | None = None,
     settings: Mapping[str, Mapping[str, str]] | None = None,
-    rng: random.Random | None = None,
-    nats: EmbeddedNats | None = None,
-    set_up: bool = True,
+    seed: int = 0,
 ) -> AsyncIterator[Cluster]:
-    """Everything running, with the stores and the pipeline; without `set_up`, processes that nobody waited for."""
+    """Everything running and ready, with the two stores and the pipeline. `settings` are variables by service."""
     async with AsyncExitStack() as stack:
         keys = stack.enter_context(key_directory())
-        nats = nats or await stack.enter_async_context(own_nats())
+        nats = await stack.enter_async_context(own_nats())
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="memstream-logs-")))
         dsns = {
             service: await stack.enter_async_context(database(postgres, service, revisions(service)))
@@ -416,14 +424,11 @@ async def cluster(
             for service in SERVICES
             for number in range((replicas or {}).get(service, 1))
         ]
-        running = Cluster(postgres, nats, keys, dsns, processes, rng or random.Random(0))
-        for replica in processes:
-            replica.start()
+        running = Cluster(postgres, nats, keys, dsns, processes, random.Random(seed))
         keeper = asyncio.create_task(running.keep_running())
         try:
-            if set_up:
-                await running.ready()
-                await running.set_up()
+            await running.ready()
+            await running.set_up()
             yield running
         except BaseException:
             print(running.tail())

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -86,7 +86,7 @@ class Load:
     actors: int = 3
     sessions: int = 2
     pause_s: float = 0.15
-    name: str = "s"
+    name: str = "load"
     retried: int = 0
     script: Script = field(init=False)
     _rng: random.Random = field(init=False)
@@ -104,14 +104,19 @@ class Load:
     def _names(self) -> Iterator[tuple[str, str]]:
         for actor in range(self.actors):
             for session in range(self.sessions):
-                yield f"{self.name}{actor}.{session}", f"actor{actor}"
+                yield f"{self.name}-{actor}-{session}", f"{self.name}-{actor}"
+
+    async def append(self, session: str, actor: str, lines: Sequence[Line], key: str | None = None) -> Append:
+        """One append of a session that is there, answered."""
+        append = self.ledger.begin(session, actor, lines, key)
+        await self.answered(append)
+        return append
 
     async def _client(self, session: str, actor: str, is_over: Callable[[int], bool]) -> None:
         await self.cluster.make_session(session, actor)
         done = 0
         while not is_over(done):
-            append = self.ledger.begin(session, actor, self.script.append(), key=f"{session} {done}")
-            await self.answered(append)
+            await self.append(session, actor, self.script.append(), key=f"{session} {done}")
             done += 1
             await asyncio.sleep(self._rng.uniform(0, 2 * self.pause_s))
 
@@ -158,13 +163,13 @@ def _is_unknown(answer: httpx.Response) -> bool:
 
 
 async def faults_of(cluster: Cluster, ledger: Ledger) -> list[Fault]:
-    """Everything that the ledger finds wrong with what the services show now."""
+    """Everything that the ledger finds wrong with what the services show now of its sessions and actors."""
     stored = {session: await cluster.items(session) for session in ledger.sessions}
     entries = {actor: await cluster.entries(actor) for actor in ledger.actors}
     return [
         *ledger.items(stored),
         *ledger.facts(stored, entries),
-        *ledger.batches(stored, await cluster.distilled()),
+        *ledger.batches(stored, [each for each in await cluster.distilled() if each.session in stored]),
         *ledger.rest(await cluster.left()),
     ]
 

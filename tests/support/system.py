@@ -113,12 +113,12 @@ async def system(
             for service in ("session", "distiller", "memory")
         }
         common: dict[str, Any] = {"nats_url": nats.url, "key_dir": keys.directory, "housekeeping_interval_s": 3600}
+        own = {service: common | {"database_url": dsn} for service, dsn in dsns.items()}
         apps = {
-            "session": session.build(SessionSettings(database_url=dsns["session"], **common)),
-            "memory": memory.build(MemorySettings(database_url=dsns["memory"], **common)),
+            "session": session.build(SessionSettings(**own["session"])),
+            "memory": memory.build(MemorySettings(**own["memory"])),
             "distiller": distiller.build(
-                DistillerSettings(database_url=dsns["distiller"], **common | (distiller_settings or {})),
-                models=models,
+                DistillerSettings(**own["distiller"] | (distiller_settings or {})), models=models
             ),
         }
         for app in apps.values():

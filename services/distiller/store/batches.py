@@ -125,6 +125,16 @@ class Batches:
         )
         return [Emitted(**row) for row in rows]
 
+    async def tokens_today(self, pipeline_uid: UUID) -> int:
+        """What the calls of a pipeline have cost since midnight UTC."""
+        return int(
+            await self._database.fetchval(
+                "select coalesce(sum(prompt_tokens + completion_tokens), 0) from usage"
+                " where pipeline_uid = $1 and day = (now() at time zone 'UTC')::date",
+                pipeline_uid,
+            )
+        )
+
     async def spend(self, tx: Tx, pipeline: Pipeline, spent: Spent) -> None:
         """Books a call on its pipeline and day (UTC)."""
         await tx.execute(

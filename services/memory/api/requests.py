@@ -1,13 +1,10 @@
 """What callers send. Unknown fields, and output-only ones, are ignored."""
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, Field, StrictInt, StrictStr
+from pydantic import BaseModel, Field, StrictBool, StrictInt, StrictStr
 
 from libs.chassis.texts import Text
-
-Count = Annotated[int | None, Field(default=None, strict=True)]
-Moment = Annotated[str | None, Field(default=None, max_length=64)]
 
 
 class StoreBody(BaseModel):
@@ -28,6 +25,28 @@ class EntryBody(BaseModel):
     source_type: str | None = None
 
 
+class PutBody(BaseModel):
+    actor_id: Text | None = None
+    path: Text | None = None
+    session_id: Text | None = None
+    content: Text | None = None
+    description: Text | None = None
+    append: StrictBool = False
+    expected_version: StrictInt | None = None
+
+
+class RestoreBody(BaseModel):
+    version: StrictInt
+
+
+class WaitFor(BaseModel):
+    """Until the items of a session, up to a position, are distilled and searchable."""
+
+    session_store: Text
+    session_id: Text
+    position: StrictInt
+
+
 class SearchBody(BaseModel):
     actor_id: Text | None = None
     query: StrictStr | None = None
@@ -39,3 +58,7 @@ class SearchBody(BaseModel):
     view: str | None = None
     read_mask: str | None = None
     min_score: float | None = Field(default=None, ge=0, le=1)
+    as_of: Text | None = None
+    known_at: Text | None = None
+    wait_for: WaitFor | None = None
+    max_wait_ms: StrictInt | None = None

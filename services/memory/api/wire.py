@@ -8,7 +8,9 @@ from libs.chassis.stores import Store
 from libs.chassis.times import rfc3339
 from libs.contracts.routes import MEMORY_STORES
 from services.memory.domain import Entry
+from services.memory.freshness import Settled
 from services.memory.store.records import Found, Proof
+from services.memory.store.versions import Told
 from services.memory.text import TEXT_ANALYSIS_VERSION
 
 VIEW = "MANAGED_MEMORY_ENTRY_VIEW_"
@@ -98,6 +100,34 @@ def entry_body(store_id: str, entry: Entry, evidence: list[Proof]) -> dict[str, 
 
 def found_body(store_id: str, found: Found) -> dict[str, Any]:
     return entry_body(store_id, found.entry, found.evidence)
+
+
+def version_body(told: Told) -> dict[str, Any]:
+    version, value = told.version, told.version.value
+    body: dict[str, Any] = {
+        "version": version.version,
+        "retired": value.retired,
+        "content": value.content,
+        "description": value.description,
+        "kind": value.kind,
+        "said_by": value.said_by,
+        "event_date": value.event_date.isoformat() if value.event_date else None,
+        "valid_from": rfc3339(version.valid_from),
+        "recorded_at": rfc3339(version.recorded_at),
+        "writer": {"type": told.writer_type, "name": told.writer},
+        "batch_id": str(told.batch_id) if told.batch_id else None,
+        "run_id": str(told.run_id) if told.run_id is not None else None,
+        "evidence": [proof_body(proof) for proof in told.evidence],
+    }
+    return {field: value for field, value in body.items() if value is not None}
+
+
+def settled_body(settled: Settled | None) -> dict[str, Any]:
+    """Beside an answer that was waited for."""
+    if settled is None:
+        return {}
+    body: dict[str, Any] = {"settled": settled.settled, "behind": settled.behind}
+    return body if settled.reason is None else body | {"reason": settled.reason}
 
 
 def proof_body(proof: Proof) -> dict[str, Any]:

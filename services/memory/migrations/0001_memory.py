@@ -69,6 +69,7 @@ create table entry_versions (
     writer text not null,
     batch_id uuid,
     run_id bigint,
+    is_derived boolean not null,
     primary key (store_uid, actor_id, entry_uid, version),
     foreign key (store_uid, entry_uid) references entries (store_uid, entry_uid) on delete cascade
 );

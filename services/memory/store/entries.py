@@ -33,6 +33,14 @@ class Filter:
     path_prefix: str | None = None
     session_id: str | None = None
 
+    def fits(self, entry: Entry) -> bool:
+        """As `sql`, for entries at hand."""
+        return (
+            (self.path is None or entry.path == self.path)
+            and (self.path is not None or self.session_id is None or entry.session_id == self.session_id)
+            and (self.path_prefix is None or entry.path.startswith(self.path_prefix))
+        )
+
     def sql(self, arguments: list[Any], column: str = "e") -> str:
         """Conditions to add to a statement, whose further arguments go to `arguments`."""
         conditions = []
@@ -172,7 +180,9 @@ class Entries:
                 description=slot.value.description if description is None else description,
                 said_by="assistant",
             )
-            return await self._write(slots, slot, path, session_id, value, now)
+            return await self._write(
+                slots, slot, path, session_id, value, now, carries=slot.version if append else None
+            )
 
         name = str(uuid7())
         return await self._once(caller, store_uid, actor_id, key, name, write)
@@ -222,7 +232,7 @@ class Entries:
                 raise NotFound(f"Memory entry '{entry_id[:80]}' has no version {version}.")
             if old.value.retired:
                 raise FailedPrecondition(f"Version {version} marks the end of the entry and cannot be restored.")
-            return await self._write(slots, slot, slot.path, slot.session_id, old.value, now)
+            return await self._write(slots, slot, slot.path, slot.session_id, old.value, now, carries=version)
 
         try:
             return await self._change(caller, store_uid, entry_id, write)
@@ -240,6 +250,7 @@ class Entries:
         *,
         entry_id: str | None = None,
         source_type: str | None = None,
+        carries: int | None = None,
     ) -> Entry:
         check_bytes("content", value.content, self._limits.content_bytes)
         at = next_moment(now, slot)
@@ -249,14 +260,15 @@ class Entries:
             )
         if replace(slot.value, said_by=value.said_by) == value:
             return slot
-        since = slot.valid_from if slot.value.says_the_same(value) else at
+        same = slot.value.says_the_same(value)
         return await slots.add(
             slot,
             Addition(value, at, is_current=True),
             recorded_at=at,
-            holds_since=since,
+            holds_since=slot.valid_from if same else at,
             entry_id=entry_id,
             source_type=source_type,
+            carries=slot.version if same else carries,
         )
 
     async def _once(

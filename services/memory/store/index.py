@@ -42,6 +42,17 @@ ranked as (
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What a search is for."""
+
+    actor_id: str
+    query: str
+    wanted: Filter
+    min_score: float
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class Hits:
     """`language`: what the actor's terms were made with, or the store's for an actor without entries."""
 
@@ -57,21 +68,17 @@ class Index:
         self,
         caller: Caller,
         store_uid: UUID,
-        actor_id: str,
+        asked: Asked,
         terms: Sequence[str],
-        wanted: Filter,
-        *,
-        min_score: float,
-        limit: int,
     ) -> Hits:
         """The best entries for query terms: ties by update time, then name."""
-        arguments: list[Any] = [store_uid, actor_id, terms, limit, min_score]
+        arguments: list[Any] = [store_uid, asked.actor_id, terms, asked.limit, asked.min_score]
         arguments += [caller.principal_type, caller.principal]
         store = STORE.replace("$2", "$6").replace("$3", "$7")
         rows = await self._database.fetch(
             f"with s as ({store}), {_RANKED}"
             " select s.level, coalesce((select language from actor), s.options->>'language') as language, h.*"
-            f" from s left join lateral ({_hits(wanted, arguments)}) h on s.level >= 1"
+            f" from s left join lateral ({_hits(asked.wanted, arguments)}) h on s.level >= 1"
             " order by h.score desc, h.update_time desc, h.entry_id",
             *arguments,
         )

@@ -27,7 +27,7 @@ from services.memory.store.records import (
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who writes: a principal, or the distiller with its batch and run."""
+    """Who writes: a principal, or the distiller with its batch and run, all of which rests on evidence."""
 
     kind: str
     name: str
@@ -156,7 +156,7 @@ class Slots:
             create_time=recorded_at,
             update_time=recorded_at,
         )
-        await self._save(entry, at, recorded_at)
+        await self._save(entry, at, recorded_at, is_derived=self._writer.batch_id is not None)
         return entry
 
     async def add(
@@ -168,8 +168,13 @@ class Slots:
         holds_since: datetime,
         entry_id: str | None = None,
         source_type: str | None = None,
+        carries: int | None = None,
     ) -> Entry:
-        """A further version of a slot; `entry_id` names it anew, for a retired slot that becomes a new entry."""
+        """A further version of a slot.
+
+        `entry_id` names it anew, for a retired slot that becomes a new entry. `carries`: the version whose words it
+        repeats, so that it rests on the same evidence and is erased with it.
+        """
         entry = replace(
             slot,
             entry_id=entry_id or slot.entry_id,
@@ -189,8 +194,39 @@ class Slots:
             create_time=recorded_at if revived else slot.create_time,
             update_time=recorded_at,
         )
-        await self._save(entry, addition.at, recorded_at)
+        is_derived = await self._is_derived(entry, carries)
+        await self._save(entry, addition.at, recorded_at, is_derived=is_derived)
+        if carries is not None:
+            await self._carry(entry, carries)
         return entry
+
+    async def _is_derived(self, entry: Entry, carries: int | None) -> bool:
+        if carries is None:
+            return self._writer.batch_id is not None
+        return bool(
+            await self._tx.fetchval(
+                "select is_derived from entry_versions"
+                " where store_uid = $1 and actor_id = $2 and entry_uid = $3 and version = $4",
+                self.store_uid,
+                self.actor_id,
+                entry.entry_uid,
+                carries,
+            )
+        )
+
+    async def _carry(self, entry: Entry, source: int) -> None:
+        await self._tx.execute(
+            "insert into version_evidence (store_uid, evidence_uid, actor_id, entry_uid, version, session_store_uid,"
+            " session_store_id, session_uid, session_id, positions, said_by, said_at)"
+            " select store_uid, gen_random_uuid(), actor_id, entry_uid, $5, session_store_uid, session_store_id,"
+            " session_uid, session_id, positions, said_by, said_at from version_evidence"
+            " where store_uid = $1 and actor_id = $2 and entry_uid = $3 and version = $4",
+            self.store_uid,
+            self.actor_id,
+            entry.entry_uid,
+            source,
+            entry.version,
+        )
 
     async def move_evidence(self, slot: Entry, *, source: int, target: int, since: datetime) -> None:
         await self._tx.execute(
@@ -226,13 +262,14 @@ class Slots:
     async def _save_history(self, entry: Entry, addition: Addition, recorded_at: datetime) -> None:
         await self._tx.execute(
             f"with version as ({_INSERT_VERSION})"
-            " update entries set last_version = $4, last_recorded_at = $11, valid_from = $17"
+            " update entries set last_version = $4, last_recorded_at = $11, valid_from = $18"
             " where store_uid = $1 and entry_uid = $3",
             *self._version_arguments(entry.entry_uid, entry.last_version, addition.value, addition.at, recorded_at),
+            True,
             entry.valid_from,
         )
 
-    async def _save(self, entry: Entry, at: datetime, recorded_at: datetime) -> None:
+    async def _save(self, entry: Entry, at: datetime, recorded_at: datetime, *, is_derived: bool) -> None:
         """The version, the current row, its postings, the actor's statistics and the change feed, in one statement."""
         terms, length = (
             ({}, 0.0) if entry.value.retired else await self._indexing.terms(entry.path, entry.value, self._language)
@@ -241,6 +278,7 @@ class Slots:
         await self._tx.execute(
             _SAVE,
             *self._version_arguments(entry.entry_uid, entry.version, entry.value, at, recorded_at),
+            is_derived,
             entry.valid_from,
             entry.entry_id,
             entry.session_id,
@@ -292,8 +330,8 @@ def _proof_json(proof: Proof) -> dict[str, Any]:
 
 _INSERT_VERSION = (
     "insert into entry_versions (store_uid, actor_id, entry_uid, version, retired, content, description, kind,"
-    " said_by, valid_from, recorded_at, event_date, writer_type, writer, batch_id, run_id)"
-    " values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"
+    " said_by, valid_from, recorded_at, event_date, writer_type, writer, batch_id, run_id, is_derived)"
+    " values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
 )
 _SAVE = f"""
 with old as (
@@ -304,7 +342,7 @@ entry as (
     insert into entries (store_uid, actor_id, entry_uid, version, retired, content, description, kind, said_by,
         last_recorded_at, event_date, valid_from, entry_id, session_id, path, source_type, create_time, update_time,
         terms, length, last_version)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11, $12, $17, $18, $19, $20, $21, $22, $23, $24, $26, $4)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11, $12, $18, $19, $20, $21, $22, $23, $24, $25, $27, $4)
     on conflict (store_uid, entry_uid) do update set version = excluded.version, retired = excluded.retired,
         content = excluded.content, description = excluded.description, kind = excluded.kind,
         said_by = excluded.said_by, last_recorded_at = excluded.last_recorded_at, event_date = excluded.event_date,
@@ -314,22 +352,22 @@ entry as (
 ),
 dropped as (
     delete from entry_terms t using (select unnest(terms) as term from old) o
-    where t.store_uid = $1 and t.actor_no = $27 and t.term = o.term and t.entry_uid = $3
-        and not (t.term = any($24::text[]))
+    where t.store_uid = $1 and t.actor_no = $28 and t.term = o.term and t.entry_uid = $3
+        and not (t.term = any($25::text[]))
 ),
 posted as (
     insert into entry_terms (store_uid, actor_no, term, entry_uid, frequency, length)
-    select $1, $27, p.term, $3, p.frequency, $26
-    from unnest($24::text[], $25::float8[]) p (term, frequency)
+    select $1, $28, p.term, $3, p.frequency, $27
+    from unnest($25::text[], $26::float8[]) p (term, frequency)
     on conflict (store_uid, actor_no, term, entry_uid) do update set
         frequency = excluded.frequency, length = excluded.length
 ),
 counted as (
     update actor_stats set
         entry_count = entry_count + case when $5 then 0 else 1 end - (select count(*) from old),
-        total_length = total_length + $26 - (select coalesce(sum(length), 0) from old)
+        total_length = total_length + $27 - (select coalesce(sum(length), 0) from old)
     where store_uid = $1 and actor_id = $2
 )
 insert into changes (store_uid, actor_id, change, entry_id, path, session_id, kind, version)
-values ($1, $2, case when $5 then 'retired' else 'set' end, $18, $20, $19, $8, $4)
+values ($1, $2, case when $5 then 'retired' else 'set' end, $19, $21, $20, $8, $4)
 """

@@ -11,10 +11,12 @@ from starlette.routing import Route
 from libs.chassis.errors import InvalidParameter
 from libs.chassis.http import authenticated, json_response
 from libs.chassis.idempotency import REPLAYED, IdempotencyKey
+from libs.chassis.openapi import Operation
 from libs.chassis.paging import decode_token, encode_token, page_size
 from libs.chassis.times import rfc3339
 from libs.contracts.limits import Limits
 from libs.contracts.routes import BASE, SESSION_STORES
+from services.session.api.shapes import Append, Appended, Empty, ItemPage, Popped
 from services.session.domain.ids import item_id
 from services.session.domain.queries import items_are_ascending, parse_position, parse_positions
 from services.session.domain.records import Item
@@ -37,6 +39,39 @@ def item_text(session_uid: UUID, item: Item) -> str:
 
 def items_response(items: Iterable[str], *, tail: str = "", headers: dict[str, str] | None = None) -> Response:
     return Response(f'{{"session_items":[{",".join(items)}]{tail}}}', 200, headers, "application/json")
+
+
+OPERATIONS = (
+    Operation(
+        "POST",
+        f"{PATH}:append",
+        "append_session_items",
+        "Append items in order, all or none.",
+        "items",
+        Appended,
+        Append,
+        has_key=True,
+    ),
+    Operation(
+        "GET",
+        PATH,
+        "list_session_items",
+        "List items, newest first unless asked otherwise.",
+        "items",
+        ItemPage,
+        query={
+            "order_by": "`create_time desc` (default) or `create_time asc`.",
+            "page_size": "1 to 100.",
+            "page_token": "The `next_page_token` of the page before.",
+            "after": "Only items beyond this position in the asked direction.",
+            "positions": "Only the items at these positions, as `1,5,9`.",
+        },
+    ),
+    Operation(
+        "POST", f"{PATH}:pop", "pop_session_item", "Remove and return the newest item.", "items", Popped, has_key=True
+    ),
+    Operation("POST", f"{PATH}:clear", "clear_session_items", "Remove all items.", "items", Empty),
+)
 
 
 class ItemRoutes:

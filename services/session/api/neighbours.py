@@ -1,25 +1,25 @@
 """What clients of this surface ask its neighbours: who am I, and how does one sign in here."""
 
-from typing import Any
-
 from fastapi import APIRouter
 
 from libs.chassis.http import Authenticated
+from services.session.api.shapes import Discovery, Me
+
+CONFIG_PATH = "/.well-known/databricks-config"
 
 
 def neighbour_routes() -> APIRouter:
     router = APIRouter(tags=["neighbours"])
 
-    @router.get("/api/2.0/preview/scim/v2/Me")
-    async def me(caller: Authenticated) -> dict[str, Any]:
-        who: dict[str, Any] = {"id": caller.principal, "userName": caller.principal, "active": True}
-        if caller.principal_type == "USER":
-            who["emails"] = [{"value": caller.principal, "primary": True}]
-        return who
+    @router.get("/api/2.0/preview/scim/v2/Me", response_model_exclude_none=True)
+    async def me(caller: Authenticated) -> Me:
+        is_user = caller.principal_type == "USER"
+        emails = [{"value": caller.principal, "primary": True}] if is_user else None
+        return Me(id=caller.principal, userName=caller.principal, emails=emails)
 
-    @router.get("/.well-known/databricks-config")
-    async def databricks_config() -> dict[str, Any]:
+    @router.get(CONFIG_PATH)
+    async def databricks_config() -> Discovery:
         """Read by the published client before it has a token; tokens are not got from here."""
-        return {"oidc_endpoint": ""}
+        return Discovery()
 
     return router

@@ -1,7 +1,7 @@
 """Session stores: create, get, list, update, delete."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
@@ -10,13 +10,14 @@ from libs.chassis.errors import InvalidParameter
 from libs.chassis.http import Authenticated
 from libs.chassis.idempotency import REPLAYED, IdempotencyKey
 from libs.chassis.masks import update_mask
+from libs.chassis.openapi import TAKES_KEY
 from libs.chassis.paging import decode_token, encode_token, page_size
-from libs.chassis.stores import Store, StoreKind, Stores
+from libs.chassis.stores import StoreKind, Stores
 from libs.chassis.texts import Text, check_bytes, check_metadata
-from libs.chassis.times import rfc3339
 from libs.contracts.events import SessionStoreDeleted
 from libs.contracts.limits import Limits
 from libs.contracts.routes import BASE, SESSION_STORES
+from services.session.api.shapes import Empty, SessionStore, SessionStorePage
 
 KIND = StoreKind(
     table="session_stores",
@@ -41,21 +42,6 @@ class StoreBody(BaseModel):
     idle_ttl_minutes: Annotated[int, Field(ge=1, le=52_560_000)] | None = None
 
 
-def store_json(store: Store) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "name": f"{SESSION_STORES}/{store.store_id}",
-        "session_store_name": store.store_id,
-        "session_store_id": store.store_id,
-        "metadata": store.metadata,
-        "creator_user_id": store.creator,
-        "create_time": rfc3339(store.create_time),
-        "update_time": rfc3339(store.update_time),
-    }
-    if store.description is not None:
-        body["description"] = store.description
-    return body | store.options
-
-
 def store_routes(stores: Stores, limits: Limits) -> APIRouter:
     router = APIRouter(prefix=f"{BASE}/{SESSION_STORES}", tags=["session stores"])
 
@@ -65,7 +51,7 @@ def store_routes(stores: Stores, limits: Limits) -> APIRouter:
         check_metadata(body.metadata, limits)
         return body
 
-    @router.post("")
+    @router.post("", response_model_exclude_none=True, openapi_extra=TAKES_KEY)
     async def create_session_store(
         request: Request,
         response: Response,
@@ -73,7 +59,7 @@ def store_routes(stores: Stores, limits: Limits) -> APIRouter:
         session_store_id: str | None = None,
         session_store_name: str | None = None,
         body: StoreBody | None = None,
-    ) -> dict[str, Any]:
+    ) -> SessionStore:
         names = {name for name in (session_store_id, session_store_name) if name is not None}
         if len(names) > 1:
             raise InvalidParameter("session_store_id and session_store_name must be the same when both are sent.")
@@ -87,34 +73,34 @@ def store_routes(stores: Stores, limits: Limits) -> APIRouter:
             key=IdempotencyKey.of(request, caller, await request.body()),
         )
         response.headers.update(REPLAYED if is_replayed else {})
-        return store_json(store)
+        return SessionStore.of(store)
 
-    @router.get("")
+    @router.get("", response_model_exclude_none=True)
     async def list_session_stores(
         caller: Authenticated,
         size: Annotated[str | None, Query(alias="page_size")] = None,
         token: Annotated[str | None, Query(alias="page_token")] = None,
-    ) -> dict[str, Any]:
+    ) -> SessionStorePage:
         limit = page_size(size, default=limits.page_default, maximum=limits.page_max)
         scope = (SESSION_STORES, caller.workspace_id)
         cursor = decode_token(scope, token, (str,))
         found = await stores.page(caller, cursor[0] if cursor else None, limit + 1)
-        page: dict[str, Any] = {"session_stores": [store_json(store) for store in found[:limit]]}
-        if len(found) > limit:
-            page["next_page_token"] = encode_token(scope, [found[limit - 1].store_id])
-        return page
+        return SessionStorePage(
+            session_stores=[SessionStore.of(store) for store in found[:limit]],
+            next_page_token=encode_token(scope, [found[limit - 1].store_id]) if len(found) > limit else None,
+        )
 
-    @router.get("/{store_id}")
-    async def get_session_store(store_id: str, caller: Authenticated) -> dict[str, Any]:
-        return store_json(await stores.get(caller, store_id))
+    @router.get("/{store_id}", response_model_exclude_none=True)
+    async def get_session_store(store_id: str, caller: Authenticated) -> SessionStore:
+        return SessionStore.of(await stores.get(caller, store_id))
 
-    @router.patch("/{store_id}")
+    @router.patch("/{store_id}", response_model_exclude_none=True)
     async def update_session_store(
         store_id: str,
         caller: Authenticated,
         mask: Annotated[Mask, Query(alias="update_mask")] = None,
         body: StoreBody | None = None,
-    ) -> dict[str, Any]:
+    ) -> SessionStore:
         named = update_mask(mask, MASK)
         body = check(body)
         changed = await stores.update(
@@ -125,11 +111,11 @@ def store_routes(stores: Stores, limits: Limits) -> APIRouter:
             metadata=body.metadata or {},
             options=body.model_dump(include=set(OPTIONS)),
         )
-        return store_json(changed)
+        return SessionStore.of(changed)
 
     @router.delete("/{store_id}")
-    async def delete_session_store(store_id: str, caller: Authenticated) -> dict[str, Any]:
+    async def delete_session_store(store_id: str, caller: Authenticated) -> Empty:
         await stores.delete(caller, store_id)
-        return {}
+        return Empty()
 
     return router

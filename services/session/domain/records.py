@@ -42,3 +42,19 @@ class Appended:
     first_position: int
     create_time: datetime
     is_replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """What was removed here, and by whom else it is confirmed."""
+
+    erasure_id: UUID
+    sessions: int
+    items: int
+    distiller_removed: int | None
+    memory_removed: int | None
+    is_purging: bool
+
+    @property
+    def is_done(self) -> bool:
+        return not self.is_purging and self.distiller_removed is not None and self.memory_removed is not None

@@ -47,9 +47,28 @@ create table item_purges (
     store_uid uuid not null,
     session_uid uuid not null,
     through bigint not null,
+    erasure_id uuid,
     created_at timestamptz not null default now(),
     primary key (store_uid, session_uid)
 );
+create index item_purges_created on item_purges (created_at);
+create index item_purges_erasure on item_purges (store_uid, erasure_id) where erasure_id is not null;
+
+create table erasures (
+    store_uid uuid not null,
+    erasure_id uuid not null,
+    actor_id text not null,
+    epoch bigint not null,
+    workspace_id bigint not null,
+    sessions bigint not null,
+    items bigint not null,
+    distiller_removed bigint,
+    memory_removed bigint,
+    announced_at timestamptz not null default now(),
+    created_at timestamptz not null default now(),
+    primary key (store_uid, erasure_id)
+);
+create index erasures_pending on erasures (announced_at) where distiller_removed is null or memory_removed is null;
 """
 
 

@@ -4,7 +4,7 @@ from libs.chassis.housekeeping import BATCH, Pass
 from libs.chassis.unit_of_work import Tx
 
 # Sessions before items: an append that was under way waits for its session's row, and afterwards finds none.
-OF_A_STORE = ("session_items", "item_purges", "idempotency_keys", "actor_epochs", "parked_messages")
+OF_A_STORE = ("session_items", "item_purges", "idempotency_keys", "actor_epochs", "parked_messages", "erasures")
 
 
 async def purge_stores(tx: Tx) -> int:
@@ -33,8 +33,10 @@ async def purge_stores(tx: Tx) -> int:
 
 
 async def purge_items(tx: Tx) -> int:
-    """Takes a batch of the items of a session that was deleted or cleared."""
-    row = await tx.fetchrow("select store_uid, session_uid, through from item_purges order by created_at limit 1")
+    """Takes a batch of the items of a session that was erased, deleted or cleared; what was erased goes first."""
+    row = await tx.fetchrow(
+        "select store_uid, session_uid, through from item_purges order by (erasure_id is null), created_at limit 1"
+    )
     if row is None:
         return 0
     touched = await tx.execute(
@@ -60,4 +62,5 @@ async def purge_popped(tx: Tx) -> int:
     )
 
 
-PASSES = (Pass("purge_stores", purge_stores), Pass("purge_items", purge_items), Pass("purge_popped", purge_popped))
+ITEMS = Pass("purge_items", purge_items)
+PASSES = (Pass("purge_stores", purge_stores), ITEMS, Pass("purge_popped", purge_popped))

@@ -17,6 +17,7 @@ from libs.chassis.stores import READ, WRITE
 from libs.chassis.unit_of_work import Tx, UnitOfWork
 from libs.contracts.events import SessionDeleted
 from libs.contracts.ids import uuid7
+from services.session.domain.ids import decode_item_id
 from services.session.domain.queries import Order, Term
 from services.session.domain.records import Session
 from services.session.store.access import GRANTED, Access, no_session
@@ -58,10 +59,26 @@ select (select level from granted) as level, t.* from (select) as one left join 
 ) t on true
 """
 
+FORK = f"""
+with copied as (
+    insert into session_items (store_uid, session_uid, position, data, role, occurred_at, create_time)
+    select $1, $2, row_number() over (order by position), data, role, occurred_at, create_time from session_items
+    where store_uid = $1 and session_uid = $3 and position > $4 and position <= $5 and popped_at is null
+    returning create_time
+), counted as (
+    select count(*) as items, max(create_time) as newest from copied
+)
+insert into sessions as t (store_uid, session_uid, session_id, actor_id, root_session_id, forked_from_session_id,
+    metadata, create_time, update_time, last_activity_time, last_position, copied_through)
+select $1, $2, $6, $7, $6, $8, $9, now(), now(), greatest(now(), newest), items, items from counted
+on conflict (store_uid, session_id) do nothing returning {COLUMNS}
+"""
+
 # Everything of a session that is gone, in the background.
 PURGE_ITEMS = """
-insert into item_purges (store_uid, session_uid, through) select $1, unnest($2::uuid[]), 9223372036854775807
-on conflict (store_uid, session_uid) do update set through = excluded.through
+insert into item_purges (store_uid, session_uid, through, erasure_id)
+select $1, unnest($2::uuid[]), 9223372036854775807, $3
+on conflict (store_uid, session_uid) do update set through = excluded.through, erasure_id = excluded.erasure_id
 """
 
 
@@ -108,6 +125,67 @@ class Sessions:
             if row is None:
                 raise AlreadyExists(f"Session '{session_id}' already exists in this store.")
         return _session(row), False
+
+    async def fork(
+        self,
+        caller: Caller,
+        store_id: str,
+        session_id: str,
+        *,
+        source_session_id: str,
+        up_to_item_id: str | None,
+        actor_id: str,
+        metadata: Mapping[str, str],
+        key: IdempotencyKey | None,
+    ) -> tuple[Session, bool]:
+        """A new session with a copy of the source's items; the first answer's and True when `key` was used before."""
+        session_uid = uuid7()
+        async with self._unit_of_work.begin() as tx:
+            store_uid = await self._access.store(tx, caller, store_id, WRITE, hold=True)
+            if key and (earlier := await idempotency.claim(tx, store_uid, key, str(session_uid))):
+                return await self.by_uid(tx, store_uid, UUID(earlier)), True
+            # Nothing is appended, popped, cleared or erased while it is copied.
+            source = await tx.fetchrow(
+                "select session_uid, cleared_through, last_position from sessions"
+                " where store_uid = $1 and session_id = $2 for share",
+                store_uid,
+                source_session_id,
+            )
+            if source is None:
+                raise NotFound(f"Source session '{source_session_id[:80]}' does not exist in this store.")
+            through = source["last_position"]
+            if up_to_item_id is not None:
+                through = await self._position(tx, store_uid, source, up_to_item_id)
+            row = await tx.fetchrow(
+                FORK,
+                store_uid,
+                session_uid,
+                source["session_uid"],
+                source["cleared_through"],
+                through,
+                session_id,
+                actor_id,
+                source_session_id,
+                json.dumps(dict(metadata)),
+            )
+            if row is None:
+                raise AlreadyExists(f"Session '{session_id}' already exists in this store.")
+        return _session(row), False
+
+    async def _position(self, tx: Tx, store_uid: UUID, source: asyncpg.Record, item: str) -> int:
+        """Where an item of the source is, as long as it can be seen."""
+        session_uid, position = decode_item_id(item) or (None, 0)
+        is_there = session_uid == source["session_uid"] and await tx.fetchval(
+            "select true from session_items where store_uid = $1 and session_uid = $2 and position = $3"
+            " and position > $4 and popped_at is null",
+            store_uid,
+            session_uid,
+            position,
+            source["cleared_through"],
+        )
+        if not is_there:
+            raise NotFound(f"Item '{item[:80]}' does not exist in the source session.")
+        return position
 
     async def _parent(self, tx: Tx, store_uid: UUID, session_id: str | None, actor_id: str) -> asyncpg.Record | None:
         """The parent, held so that it is not deleted before its child is there to be found."""
@@ -226,14 +304,14 @@ class Sessions:
             await remove(tx, caller.workspace_id, store_uid, doomed)
 
 
-async def remove(tx: Tx, workspace_id: int, store_uid: UUID, session_uids: Sequence[UUID]) -> int:
-    """Deletes the sessions' rows, hands their items to the purge and says so to the world; returns how many."""
+async def remove(tx: Tx, workspace_id: int, store_uid: UUID, session_uids: Sequence[UUID]) -> None:
+    """Deletes the sessions' rows, hands their items to the purge and says so to the world."""
     rows = await tx.fetch(
         "delete from sessions where store_uid = $1 and session_uid = any($2) returning session_uid, actor_id",
         store_uid,
         session_uids,
     )
-    await tx.execute(PURGE_ITEMS, store_uid, [row["session_uid"] for row in rows])
+    await tx.execute(PURGE_ITEMS, store_uid, [row["session_uid"] for row in rows], None)
     for row in rows:
         tx.emit(
             SessionDeleted(
@@ -243,4 +321,3 @@ async def remove(tx: Tx, workspace_id: int, store_uid: UUID, session_uids: Seque
                 actor_id=row["actor_id"],
             )
         )
-    return len(rows)

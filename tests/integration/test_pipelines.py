@@ -1,0 +1,188 @@
+"""Pipelines over HTTP: who may see and change one, and what is refused with which words."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from libs.contracts.routes import BASE
+from tests.support.servers import NatsServer, PostgresServer
+from tests.support.system import System, system
+
+OWNER, FRIEND, STRANGER = "ana@example.com", "friend@example.com", "stranger@example.com"
+
+
+@pytest.fixture(scope="module")
+async def memstream(postgres: PostgresServer, nats: NatsServer) -> AsyncIterator[System]:
+    async with system(postgres, nats) as running:
+        await running.call("POST", "/session-stores?session_store_id=chats", json={})
+        await running.call("POST", "/memory-stores?managed_memory_store_id=facts", json={})
+        yield running
+
+
+def body(**fields: Any) -> dict[str, Any]:
+    return {"session_store": "session-stores/chats", "memory_store": "memory-stores/facts"} | fields
+
+
+@pytest.fixture
+async def pipeline(memstream: System) -> AsyncIterator[str]:
+    made = await memstream.call("POST", "/memory-pipelines", json=body(display_name="Facts"))
+    yield made["name"]
+    await memstream.client.delete(f"{BASE}/{made['name']}")
+
+
+async def test_a_pipeline_has_the_published_shape(memstream: System, pipeline: str) -> None:
+    shown = await memstream.call("GET", f"/{pipeline}")
+
+    assert shown["name"] == pipeline
+    assert pipeline.startswith("memory-pipelines/")
+    assert (shown["session_store"], shown["memory_store"]) == ("session-stores/chats", "memory-stores/facts")
+    assert shown["display_name"] == "Facts"
+    assert shown["dreamer_policy"]["trigger"] == "MANUAL_ONLY"
+    assert shown["dreamer_policy"]["enabled"] is False
+    assert {"etag", "create_time", "update_time"} <= shown.keys()
+
+
+async def test_a_pair_of_stores_has_one_pipeline_and_the_refusal_names_it(memstream: System, pipeline: str) -> None:
+    answer = await memstream.client.post(f"{BASE}/memory-pipelines", json=body())
+
+    assert (answer.status_code, answer.json()["error_code"]) == (409, "ALREADY_EXISTS")
+    assert pipeline in answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "says"),
+    [
+        ({"session_store": None}, 400, "session_store"),
+        ({"memory_store": "session-stores/facts"}, 400, "memory-stores/"),
+        ({"session_store": "nobody"}, 404, "nobody"),
+        ({"memory_store": "nobody"}, 404, "nobody"),
+        ({"dreamer_policy": {"trigger": "SOMETIMES"}}, 400, "CONTINUOUS"),
+        ({"dreamer_policy": {"model": "no.such.model"}}, 400, "builtin.extractive"),
+        ({"dreamer_policy": {"quiet_period_s": -1}}, 400, "quiet_period_s"),
+        ({"dreamer_policy": {"quiet_period_s": 9, "max_wait_s": 3}}, 400, "max_wait_s"),
+        ({"dreamer_policy": {"instructions": "x" * 20_000}}, 400, "instructions"),
+        ({"display_name": "nul \x00"}, 400, "NUL"),
+    ],
+)
+async def test_a_bad_pipeline_is_refused_with_what_is_allowed(
+    memstream: System, fields: dict[str, Any], code: int, says: str
+) -> None:
+    answer = await memstream.client.post(f"{BASE}/memory-pipelines", json=body(**fields))
+
+    assert answer.status_code == code, answer.text
+    assert says in answer.json()["message"]
+    assert (await memstream.call("GET", "/memory-pipelines"))["memory_pipelines"] == []
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"[]", b'"x"', b"{" * 2000, b'{"a": "\xff"}'])
+async def test_a_body_that_is_no_object_is_400_and_never_500(memstream: System, content: bytes) -> None:
+    answer = await memstream.client.post(
+        f"{BASE}/memory-pipelines", content=content, headers={"content-type": "application/json"}
+    )
+
+    assert (answer.status_code, answer.json()["error_code"]) == (400, "INVALID_PARAMETER_VALUE")
+
+
+async def test_only_leaves_that_the_mask_names_change(memstream: System, pipeline: str) -> None:
+    changed = await memstream.call(
+        "PATCH",
+        f"/{pipeline}?update_mask=dreamer_policy.instructions,dreamer_policy.trigger",
+        json={"display_name": "ignored", "dreamer_policy": {"instructions": "Be brief.", "trigger": "CONTINUOUS"}},
+    )
+
+    assert changed["display_name"] == "Facts"
+    assert changed["dreamer_policy"]["instructions"] == "Be brief."
+    assert changed["dreamer_policy"]["trigger"] == "CONTINUOUS"
+    cleared = await memstream.call("PATCH", f"/{pipeline}?update_mask=dreamer_policy.instructions", json={})
+    assert "instructions" not in cleared["dreamer_policy"]
+
+
+@pytest.mark.parametrize("mask", ["", "name", "dreamer_policy", "display_name,session_store"])
+async def test_a_mask_outside_the_rules_is_refused(memstream: System, pipeline: str, mask: str) -> None:
+    answer = await memstream.client.patch(f"{BASE}/{pipeline}", params={"update_mask": mask}, json={})
+
+    assert answer.status_code == 400
+    assert "dreamer_policy.trigger" in answer.json()["message"]
+
+
+async def test_a_stale_etag_is_aborted(memstream: System, pipeline: str) -> None:
+    etag = (await memstream.call("GET", f"/{pipeline}"))["etag"]
+    path = f"{BASE}/{pipeline}?update_mask=display_name"
+    assert (await memstream.client.patch(path, json={"etag": etag, "display_name": "One"})).status_code == 200
+
+    answer = await memstream.client.patch(path, json={"etag": etag, "display_name": "Two"})
+
+    assert (answer.status_code, answer.json()["error_code"]) == (409, "ABORTED")
+
+
+async def test_a_repeat_with_the_same_key_gets_the_first_pipeline(memstream: System) -> None:
+    headers = {"Idempotency-Key": "make-1"}
+    first = await memstream.client.post(f"{BASE}/memory-pipelines", json=body(), headers=headers)
+    again = await memstream.client.post(f"{BASE}/memory-pipelines", json=body(), headers=headers)
+    other = await memstream.client.post(f"{BASE}/memory-pipelines", json=body(display_name="x"), headers=headers)
+
+    assert again.json() == first.json()
+    assert again.headers["Idempotent-Replayed"] == "true"
+    assert (other.status_code, other.json()["error_code"]) == (409, "ABORTED")
+    await memstream.client.delete(f"{BASE}/{first.json()['name']}")
+
+
+async def test_who_may_see_and_manage_a_pipeline(memstream: System, pipeline: str) -> None:
+    keys = memstream.keys
+    callers = {
+        "friend": keys.header(FRIEND),
+        "stranger": keys.header(STRANGER),
+        "admin": keys.header("boss@example.com", admin=True),
+        "foreign": keys.header(OWNER, workspace=2),
+        "foreign admin": keys.header(OWNER, workspace=2, admin=True),
+    }
+    for store in ("session-stores/chats", "memory-stores/facts"):
+        await memstream.call(
+            "POST",
+            f"/{store}/permissions:grant",
+            json={"principal": {"principal_type": "USER", "name": FRIEND}, "permission": "READ"},
+        )
+
+    async def statuses(method: str, path: str, **request: Any) -> dict[str, int]:
+        return {
+            name: (await memstream.client.request(method, f"{BASE}/{path}", headers=header, **request)).status_code
+            for name, header in callers.items()
+        }
+
+    seen = {"friend": 200, "stranger": 403, "admin": 200, "foreign": 404, "foreign admin": 404}
+    managed = {"friend": 403, "stranger": 403, "admin": 200, "foreign": 404, "foreign admin": 404}
+    assert await statuses("GET", pipeline) == seen
+    assert await statuses("GET", f"{pipeline}/runs") == seen
+    assert await statuses("GET", f"{pipeline}/lanes") == managed
+    assert await statuses("POST", f"{pipeline}/lanes:redrive", json={}) == managed
+    assert await statuses("PATCH", f"{pipeline}?update_mask=display_name", json={}) == managed
+    listed = await statuses("GET", "memory-pipelines")
+    assert set(listed.values()) == {200}
+    for name, expected in {"friend": 1, "stranger": 0, "admin": 1, "foreign": 0}.items():
+        page = (await memstream.client.get(f"{BASE}/memory-pipelines", headers=callers[name])).json()
+        assert len(page["memory_pipelines"]) == expected, name
+
+
+async def test_without_a_token_nothing_is_told(memstream: System, pipeline: str) -> None:
+    for header in ({"Authorization": ""}, {"Authorization": "Bearer nonsense"}):
+        answer = await memstream.client.get(f"{BASE}/{pipeline}", headers=header)
+
+        assert (answer.status_code, answer.json()["error_code"]) == (401, "UNAUTHENTICATED")
+        assert "detail" not in answer.json()
+
+
+async def test_runs_are_paged_newest_first_and_a_foreign_token_is_refused(memstream: System, pipeline: str) -> None:
+    answer = await memstream.client.get(f"{BASE}/{pipeline}/runs", params={"page_token": "nonsense"})
+    assert answer.status_code == 400
+
+    for wrong in ("0x1", "99999999999999999999", "1"):
+        assert (await memstream.client.get(f"{BASE}/{pipeline}/runs/{wrong}")).status_code == 404
+
+
+async def test_a_deleted_pipeline_is_gone_with_its_lanes(memstream: System, pipeline: str) -> None:
+    assert await memstream.call("DELETE", f"/{pipeline}") == {}
+
+    for method, path in (("GET", pipeline), ("DELETE", pipeline), ("POST", f"{pipeline}/run")):
+        answer = await memstream.client.request(method, f"{BASE}/{path}")
+        assert (answer.status_code, answer.json()["error_code"]) == (404, "NOT_FOUND")

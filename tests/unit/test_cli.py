@@ -1,0 +1,156 @@
+"""The command line: one result on stdout, one line of failure on stderr, exit statuses as the contract has them."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import jwt
+import pytest
+from typer.testing import CliRunner, Result
+
+from memstream.cli import app
+
+
+def run(*arguments: str, input: str | None = None) -> Result:
+    return CliRunner().invoke(app, arguments, prog_name="memstream", input=input)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Sequence[str]:
+    return ("--data-dir", str(tmp_path))
+
+
+def test_without_a_command_it_lists_them() -> None:
+    result = run()
+
+    for command in ("import", "keys", "serve", "tokens"):
+        assert command in result.stdout
+
+
+def test_the_version_is_printed() -> None:
+    assert run("--version").stdout == "memstream 0.5.0\n"
+
+
+def test_an_unknown_command_names_the_nearest() -> None:
+    result = run("tokenz")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "error: there is no command 'tokenz'\n  help: did you mean tokens?\n"
+
+
+def test_failures_are_json_when_results_are() -> None:
+    result = run("-o", "json", "import", "/nowhere.jsonl")
+
+    assert result.exit_code == 1
+    assert json.loads(result.stderr)["error"]["message"] == "cannot read /nowhere.jsonl: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("import",),
+        ("-o", "xml", "keys", "list"),
+        ("tokens", "issue"),
+        ("tokens", "issue", "--user", "a", "--service-principal", "b"),
+        ("tokens", "issue", "--user", "a", "--ttl", "soon"),
+        ("tokens", "issue", "--user", "a", "--ttl", "0s"),
+        ("keys", "list", "--nope"),
+    ],
+)
+def test_a_wrong_use_is_status_2_and_one_line(arguments: Sequence[str]) -> None:
+    result = run(*arguments)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert re.fullmatch(r"error: .+\n", result.stderr)
+
+
+def test_without_a_token_it_says_how_to_get_one(tmp_path: Path) -> None:
+    file = tmp_path / "talk.jsonl"
+    file.write_text('{"actor_id": "a", "session_id": "s", "item": 1}')
+
+    result = run("import", str(file))
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: there is no token\n  help: ")
+
+
+def test_a_server_that_is_not_there_is_one_line_with_help(tmp_path: Path) -> None:
+    file = tmp_path / "talk.jsonl"
+    file.write_text('{"actor_id": "a", "session_id": "s", "item": 1}')
+
+    result = run("--url", "http://127.0.0.1:9", "--token", "x", "import", str(file))
+
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[0].startswith("error: http://127.0.0.1:9 cannot be reached")
+    assert result.stderr.splitlines()[1].startswith("  help: is it running?")
+
+
+def claims(token: str) -> dict[str, object]:
+    decoded: dict[str, object] = jwt.decode(token, options={"verify_signature": False})
+    return decoded
+
+
+def test_a_token_is_printed_alone(data: Sequence[str]) -> None:
+    run("keys", "add", *data)
+
+    result = run("tokens", "issue", "--user", "ines@example.org", "--workspace", "7", "--ttl", "2h", *data)
+
+    assert re.fullmatch(r"[\w-]+\.[\w-]+\.[\w-]+\n", result.stdout)
+    said = claims(result.stdout.strip())
+    assert (said["sub"], said["principal_type"], said["workspace_id"]) == ("ines@example.org", "USER", 7)
+    assert int(str(said["exp"])) - int(str(said["iat"])) == 7200
+    assert "admin" not in said
+
+
+def test_a_service_principals_token_may_be_an_admins(data: Sequence[str]) -> None:
+    run("keys", "add", *data)
+
+    result = run("tokens", "issue", "--service-principal", "app-1", "--admin", *data)
+
+    said = claims(result.stdout.strip())
+    assert (said["principal_type"], said["workspace_id"], said["admin"]) == ("SERVICE_PRINCIPAL", 1, True)
+
+
+def test_without_a_key_it_says_how_to_make_one(data: Sequence[str]) -> None:
+    result = run("tokens", "issue", "--user", "ines", *data)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "memstream keys add" in result.stderr
+
+
+def test_keys_are_rotated(data: Sequence[str]) -> None:
+    first = run("keys", "add", *data).stdout.strip()
+    second = run("keys", "add", *data).stdout.strip()
+
+    signing = next(key for key in json.loads(run("-o", "json", "keys", "list", *data).stdout)["keys"] if key["signs"])
+    token = run("tokens", "issue", "--user", "ines", *data).stdout.strip()
+    other = next(kid for kid in (first, second) if kid != signing["kid"])
+    retired = run("keys", "retire", other, *data)
+
+    assert jwt.get_unverified_header(token)["kid"] == signing["kid"]
+    assert (retired.exit_code, retired.stdout) == (0, f"retired {other}\n")
+    assert run("keys", "list", *data).stdout == f"{signing['kid']}  signs\n"
+
+
+def test_the_only_key_is_not_retired(data: Sequence[str]) -> None:
+    kid = run("keys", "add", *data).stdout.strip()
+
+    result = run("keys", "retire", kid, *data)
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: {kid} is the only key\n")
+
+
+def test_help_loads_no_http_client_and_no_server() -> None:
+    code = (
+        "import sys\nfrom memstream.cli import app\n"
+        "app(['--help'], standalone_mode=False)\n"
+        "print([name for name in ('httpx', 'pydantic', 'fastapi', 'jwt') if name in sys.modules])"
+    )
+
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+    assert answer.stdout.splitlines()[-1] == "[]", answer.stderr
