@@ -55,9 +55,9 @@ def document(app: FastAPI, operations: Sequence[Operation] = (), *, open_paths: 
 def _completed(made: dict[str, Any], operations: Sequence[Operation], open_paths: Sequence[str]) -> dict[str, Any]:
     schema = made | {"paths": {path: dict(methods) for path, methods in made["paths"].items()}}
     components = schema.setdefault("components", {})
-    models = {Error, *(model for o in operations for model in (o.body, o.answer) if model)}
+    models: set[type[BaseModel]] = {Error, *(model for o in operations for model in (o.body, o.answer) if model)}
     wanted: list[tuple[type[BaseModel], JsonSchemaMode]] = [(model, "serialization") for model in models]
-    _, shared = models_json_schema(wanted, ref_template=REF)  # type: ignore[arg-type]
+    _, shared = models_json_schema(wanted, ref_template=REF)
     names: dict[str, Any] = components.get("schemas", {}) | shared["$defs"]
     components["schemas"] = {name: names[name] for name in names if not name.endswith("ValidationError")}
     components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}}

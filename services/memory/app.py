@@ -9,9 +9,10 @@ from libs.chassis.housekeeping import expiring
 from libs.chassis.metrics import Metrics
 from libs.chassis.permissions import permission_routes
 from libs.chassis.stores import Stores
-from libs.contracts.events import BatchesApplied, MemoriesDistilled
+from libs.contracts.events import BatchesApplied, DistillerActorErased, MemoriesDistilled, SessionActorErased
 from libs.contracts.requests import AuthorizeMemoryStore, RelatedEntries
 from services.memory.api.entries import entry_routes
+from services.memory.api.erasures import erasure_routes
 from services.memory.api.stores import store_routes
 from services.memory.api.versions import version_routes
 from services.memory.freshness import Freshness, Wakers
@@ -21,6 +22,7 @@ from services.memory.search import Search
 from services.memory.settings import MemorySettings
 from services.memory.store.batches import Batches
 from services.memory.store.entries import Entries
+from services.memory.store.erasures import Erasures
 from services.memory.store.index import Index
 from services.memory.store.progress import Progress
 from services.memory.store.purge import PURGE
@@ -38,6 +40,7 @@ def build(settings: MemorySettings, metrics: Metrics | None = None) -> FastAPI:
     entries = Entries(chassis.database, chassis.unit_of_work, indexing, settings.limits)
     versions = Versions(chassis.database)
     search = Search(Index(chassis.database), versions, indexing)
+    erasures = Erasures(chassis.database, chassis.unit_of_work, indexing)
     wakers = Wakers()
     freshness = Freshness(Progress(chassis.database), chassis.bus, wakers)
     handlers = Handlers(
@@ -46,18 +49,26 @@ def build(settings: MemorySettings, metrics: Metrics | None = None) -> FastAPI:
         Batches(indexing, settings.limits.path_bytes),
         Distilling(chassis.database),
         search,
+        erasures,
     )
     chassis.bus.consume(MemoriesDistilled, handlers.on_memories_distilled)
+    chassis.bus.consume(SessionActorErased, handlers.on_session_actor_erased)
+    chassis.bus.consume(DistillerActorErased, handlers.on_distiller_actor_erased)
     chassis.bus.listen(BatchesApplied, freshness.on_batches_applied)
     chassis.bus.answer(RelatedEntries, handlers.related_entries)
     chassis.bus.answer(AuthorizeMemoryStore, handlers.authorize_store)
-    chassis.housekeep(PURGE, expiring("batches", "30 days"), expiring("changes", "7 days"))
+    chassis.every(
+        "announce_erasures", settings.erasure_repeat_s, lambda: erasures.announce_again(settings.erasure_repeat_s)
+    )
+    chassis.housekeep(PURGE, expiring("batches", "30 days"), expiring("erasures", "30 days"))
     routers = [
         store_routes(stores, settings.limits, settings.language),
         entry_routes(stores, entries, versions, search, freshness, settings.limits),
         version_routes(stores, entries, versions, settings.limits),
+        erasure_routes(stores, erasures, settings.limits),
         permission_routes(stores, settings.limits),
     ]
     app = chassis.http("Memstream memory", routers)
     app.state.handlers = handlers
+    app.state.erasures = erasures
     return app

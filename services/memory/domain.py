@@ -217,6 +217,17 @@ def _insert(value: Value, slot: Entry, around: Around, at: datetime) -> Plan:
     return Plan("history", [Addition(value, at, is_current=False)], since)
 
 
+def holds_since(history: Sequence[Version]) -> datetime:
+    """Since when a slot says without interruption what its last version says; `history` is in order."""
+    last = history[-1]
+    since = last.valid_from
+    for version in reversed(history):
+        if not version.value.says_the_same(last.value):
+            break
+        since = version.valid_from
+    return since
+
+
 def outcome(planned: Plan, entry: Entry | None, version: int | None) -> AppliedChange:
     return AppliedChange(
         outcome=planned.outcome,

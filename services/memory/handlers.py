@@ -6,7 +6,13 @@ from uuid import UUID
 
 from libs.chassis.stores import READ, WRITE, Stores
 from libs.chassis.unit_of_work import UnitOfWork
-from libs.contracts.events import BatchesApplied, MemoriesDistilled
+from libs.contracts.events import (
+    BatchesApplied,
+    DistillerActorErased,
+    MemoriesDistilled,
+    MemoryActorErased,
+    SessionActorErased,
+)
 from libs.contracts.limits import REPLY_BYTES
 from libs.contracts.requests import (
     AuthorizeMemoryStore,
@@ -18,6 +24,7 @@ from libs.contracts.requests import (
 from services.memory.domain import Entry, is_storable
 from services.memory.search import Search
 from services.memory.store.batches import Batches
+from services.memory.store.erasures import Erasures
 from services.memory.store.related import Distilling
 
 # Room for the JSON around the entries of a reply.
@@ -27,13 +34,20 @@ CLIPPED_CHARS = 4000
 
 class Handlers:
     def __init__(
-        self, unit_of_work: UnitOfWork, stores: Stores, batches: Batches, distilling: Distilling, search: Search
+        self,
+        unit_of_work: UnitOfWork,
+        stores: Stores,
+        batches: Batches,
+        distilling: Distilling,
+        search: Search,
+        erasures: Erasures,
     ) -> None:
         self._unit_of_work = unit_of_work
         self._stores = stores
         self._batches = batches
         self._distilling = distilling
         self._search = search
+        self._erasures = erasures
 
     async def on_memories_distilled(self, event: MemoriesDistilled) -> None:
         async with self._unit_of_work.begin() as tx:
@@ -48,6 +62,27 @@ class Handlers:
                     outcomes=outcomes,
                 )
             )
+
+    async def on_session_actor_erased(self, event: SessionActorErased) -> None:
+        """An actor was erased in a session store: what rests on that store alone goes from every memory store."""
+        async with self._unit_of_work.begin() as tx:
+            removed = await self._erasures.forget_source(tx, event)
+            tx.emit(
+                MemoryActorErased(
+                    caused_by=event.event_id,
+                    workspace_id=event.workspace_id,
+                    store_uid=event.store_uid,
+                    actor_id=event.actor_id,
+                    epoch=event.epoch,
+                    erasure_id=event.erasure_id,
+                    removed=removed,
+                )
+            )
+
+    async def on_distiller_actor_erased(self, event: DistillerActorErased) -> None:
+        """The distiller confirms; an erasure that began in a session store is not ours to settle."""
+        async with self._unit_of_work.begin() as tx:
+            await self._erasures.confirm(tx, event)
 
     async def related_entries(self, request: RelatedEntries) -> Related:
         if not is_storable(request.actor_id):

@@ -1,4 +1,4 @@
-"""The limit: what asyncpg and this Postgres do with one prepared autocommit statement each and nothing around it."""
+"""The limit: what asyncpg and this Postgres do with one prepared autocommit statement and nothing around it."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,24 +12,27 @@ TABLE = """
 create table items (session_id bigint, position bigint, data text not null, create_time timestamptz not null,
     primary key (session_id, position))
 """
-APPEND = "insert into items select $2::bigint, $3::bigint + n, data, now() from unnest($1::text[]) with ordinality as i (data, n)"
-RELOAD = "select position, data, create_time from items where session_id = $1 and position > $2 order by position limit 50"
+APPEND = """
+insert into items (session_id, position, data, create_time)
+select $2::bigint, $3::bigint + n, data, now() from unnest($1::text[]) with ordinality as i (data, n)
+"""
+RELOAD = "select position, data, create_time from items where session_id = $1 order by position limit 50"
 
 
 class Limit:
-    """Each client holds a connection of the pool and its prepared statement; open it with `limit`."""
+    """Each client keeps a connection of the pool and its prepared statement, and a session of its own."""
 
     def __init__(self, connections: list["asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"]) -> None:
         self._connections = connections
 
-    async def appends(self, clients: int, items: list[str], session: int) -> list[Step]:
-        return [await self._append(index, items, session + index) for index in range(clients)]
+    async def appends(self, clients: int, items: list[str], first_session: int) -> list[Step]:
+        return [await self._append(index, items, first_session + index) for index in range(clients)]
 
-    async def reloads(self, clients: int, session: int) -> list[Step]:
-        return [await self._reload(index, session + index) for index in range(clients)]
+    async def reloads(self, clients: int, first_session: int) -> list[Step]:
+        return [await self._reload(index, first_session + index) for index in range(clients)]
 
-    async def _append(self, index: int, items: list[str], session: int) -> Step:
-        statement, position = await self._connections[index].prepare(APPEND), 0
+    async def _append(self, client: int, items: list[str], session: int) -> Step:
+        statement, position = await self._connections[client].prepare(APPEND), 0
 
         async def append() -> None:
             nonlocal position
@@ -38,9 +41,9 @@ class Limit:
 
         return append
 
-    async def _reload(self, index: int, session: int) -> Step:
-        statement = await self._connections[index].prepare(RELOAD)
-        return lambda: statement.fetch(session, 0)
+    async def _reload(self, client: int, session: int) -> Step:
+        statement = await self._connections[client].prepare(RELOAD)
+        return lambda: statement.fetch(session)
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Closed loops in windows of some seconds; figures are the median of five."""
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,4 +70,4 @@ def percentile(values: Sequence[float], share: float) -> float:
     if not values:
         raise ValueError("nothing was measured")
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, -(-len(ordered) * share // 1).__int__() - 1))]
+    return ordered[max(0, math.ceil(len(ordered) * share) - 1)]

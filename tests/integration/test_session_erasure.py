@@ -83,7 +83,7 @@ async def test_an_erasure_is_repeated_until_everybody_confirmed(
         subscription = await client.jetstream().subscribe(SessionActorErased.subject, ordered_consumer=True)
         erasure = await erase(service, store)
         await chassis_of(service.app).relay._sweep_once()
-        announced = []
+        announced: list[SessionActorErased] = []
         while len(announced) < 2:
             event = SessionActorErased.model_validate_json((await subscription.next_msg(timeout=10)).data)
             if str(event.erasure_id) == erasure["erasure_id"]:

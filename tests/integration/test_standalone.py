@@ -1,6 +1,5 @@
 """The one-process form starts, stops and refuses: one clear line, the right status, nothing damaged."""
 
-import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -107,7 +106,7 @@ def test_data_of_another_postgres_is_refused_and_left_alone(directory: Path) -> 
 
     assert "holds data of Postgres 15" in line
     assert "memstream export" in line
-    assert os.listdir(postgres) == ["PG_VERSION"]
+    assert [path.name for path in postgres.iterdir()] == ["PG_VERSION"]
 
 
 def test_an_unknown_variable_is_status_2(directory: Path) -> None:

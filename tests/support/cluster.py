@@ -6,6 +6,7 @@ edge does, by `owner_of`, to each replica of the owner in turn.
 
 import asyncio
 import itertools
+import json
 import os
 import random
 import shutil
@@ -24,6 +25,7 @@ from typing import Any
 import asyncpg
 import httpx
 import msgspec
+import psutil
 
 from libs.chassis.command import revisions
 from libs.contracts.routes import BASE, owner_of
@@ -56,15 +58,53 @@ class _Items(msgspec.Struct):
     next_page_token: str | None = None
 
 
+class Forker:
+    """Starts processes through `tests.support.forker`, and tells how they ended."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.forker"],
+            cwd=ROOT,
+            env={"PATH": os.defpath},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def start(self, service: str, environment: Mapping[str, str], log: Path) -> int:
+        return self._ask({"service": service, "environment": dict(environment), "log": str(log)})
+
+    def reap(self, pid: int) -> int:
+        """The exit status of a process that ended; its pid is free from then on."""
+        return self._ask({"reap": pid})
+
+    def close(self) -> None:
+        """Kills what is left."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(STOP_DEADLINE_S)
+        self._process.stdout.close()
+
+    def _ask(self, request: Mapping[str, Any]) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+
 @dataclass(eq=False)
 class Replica:
     """One process of a service, on a port that stays the same over restarts."""
 
     service: str
-    environment: dict[str, str]
+    environment: Mapping[str, str]
     log: Path
+    forker: Forker
     port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
+    pid: int | None = None
+    statuses: list[int] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -72,27 +112,26 @@ class Replica:
 
     @property
     def is_running(self) -> bool:
-        return self.process is not None and self.process.poll() is None
+        """False from the moment when it ended; its exit status is then the last of `statuses`."""
+        if self.pid is None:
+            return False
+        if psutil.Process(self.pid).status() != psutil.STATUS_ZOMBIE:
+            return True
+        self.statuses.append(self.forker.reap(self.pid))
+        self.pid = None
+        return False
 
     def start(self) -> None:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", f"services.{self.service}"],
-                cwd=ROOT,
-                env={**self.environment, "HTTP_PORT": str(self.port), "PATH": os.defpath},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        self.pid = self.forker.start(self.service, {**self.environment, "HTTP_PORT": str(self.port)}, self.log)
 
     def send(self, number: signal.Signals) -> None:
-        if self.process is not None and self.is_running:
-            self.process.send_signal(number)
+        if self.is_running and self.pid is not None:
+            os.kill(self.pid, number)
 
-    def wait(self, deadline_s: float) -> int:
-        """The exit status; `subprocess.TimeoutExpired` when it does not end."""
-        assert self.process is not None
-        return self.process.wait(deadline_s)
+    async def ended(self, deadline_s: float) -> int:
+        """The exit status, once it has ended."""
+        await until(lambda: not self.is_running, deadline_s=deadline_s)
+        return self.statuses[-1]
 
 
 class Cluster:
@@ -140,12 +179,11 @@ class Cluster:
                     replica.start()
             await asyncio.sleep(0.02)
 
-    def kill(self, service: str) -> Replica:
-        """SIGKILL to a random running replica of a service."""
-        replica = self._rng.choice([each for each in self.of(service) if each.is_running])
-        replica.send(signal.SIGKILL)
-        self.kills[service] += 1
-        return replica
+    def kill(self, service: str) -> None:
+        """SIGKILL to a random running replica of a service, if there is one."""
+        if running := [each for each in self.of(service) if each.is_running]:
+            self._rng.choice(running).send(signal.SIGKILL)
+            self.kills[service] += 1
 
     async def ready(self, *replicas: Replica, bus: bool = True) -> None:
         """Until these, or all, serve HTTP; with `bus`, until they also hear NATS."""
@@ -170,7 +208,7 @@ class Cluster:
         self._halted.add(service)
         for replica in self.of(service):
             replica.send(signal.SIGKILL)
-            await asyncio.to_thread(replica.wait, STOP_DEADLINE_S)
+            await replica.ended(STOP_DEADLINE_S)
 
     def resume(self, service: str) -> None:
         self._halted.discard(service)
@@ -182,7 +220,7 @@ class Cluster:
         for replica in running:
             replica.send(signal.SIGTERM)
         try:
-            return await asyncio.gather(*(asyncio.to_thread(each.wait, STOP_DEADLINE_S) for each in running))
+            return await asyncio.gather(*(each.ended(STOP_DEADLINE_S) for each in running))
         finally:
             for replica in running:
                 replica.send(signal.SIGKILL)
@@ -210,20 +248,20 @@ class Cluster:
                 assert answer.status_code in (500, 503), answer.text
                 await asyncio.sleep(0.1)
 
-    async def json(self, method: str, path: str, **request: Any) -> Any:
+    async def answer(self, method: str, path: str, **request: Any) -> Any:
         return msgspec.json.decode(await self.call(method, path, **request))
 
     async def set_up(self, *, quiet_period_s: float = 0.1, max_wait_s: float = 1.0) -> None:
         """The two stores and a continuous pipeline between them."""
         await self.make_session_store()
-        await self.json(
+        await self.answer(
             "POST",
             f"{BASE}/memory-stores",
             json={"display_name": MEMORY_STORE},
             headers={"Idempotency-Key": "memory store"},
         )
         policy = {"trigger": "CONTINUOUS", "quiet_period_s": quiet_period_s, "max_wait_s": max_wait_s}
-        made = await self.json(
+        made = await self.answer(
             "POST",
             f"{BASE}/memory-pipelines",
             json={"session_store": SESSION_STORE, "memory_store": MEMORY_STORE, "dreamer_policy": policy},
@@ -232,7 +270,7 @@ class Cluster:
         self.pipeline = made["name"]
 
     async def make_session_store(self) -> None:
-        await self.json(
+        await self.answer(
             "POST",
             f"{BASE}/session-stores",
             params={"session_store_id": SESSION_STORE},
@@ -241,7 +279,7 @@ class Cluster:
         )
 
     async def make_session(self, session: str, actor: str) -> None:
-        await self.json(
+        await self.answer(
             "POST",
             SESSIONS,
             params={"session_id": session},
@@ -283,7 +321,7 @@ class Cluster:
         token: dict[str, str] = {}
         while True:
             params = {"actor_id": actor, "page_size": "100", **token}
-            page = await self.json("GET", ENTRIES, params=params)
+            page = await self.answer("GET", ENTRIES, params=params)
             found += page["managed_memory_entries"]
             if "next_page_token" not in page:
                 return found
@@ -412,6 +450,8 @@ async def cluster(
     async with AsyncExitStack() as stack:
         keys = stack.enter_context(key_directory())
         nats = await stack.enter_async_context(own_nats())
+        forker = Forker()
+        stack.callback(forker.close)
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="memstream-logs-")))
         dsns = {
             service: await stack.enter_async_context(database(postgres, service, revisions(service)))
@@ -419,7 +459,10 @@ async def cluster(
         }
         processes = [
             Replica(
-                service, _environment(service, dsns[service], nats, keys, settings), logs / f"{service}-{number}.log"
+                service,
+                _environment(service, dsns[service], nats, keys, settings),
+                logs / f"{service}-{number}.log",
+                forker,
             )
             for service in SERVICES
             for number in range((replicas or {}).get(service, 1))
@@ -444,6 +487,7 @@ def _environment(
 ) -> dict[str, str]:
     own = QUICK if service == "distiller" else {}
     return {
+        "PATH": os.defpath,
         "DATABASE_URL": dsn,
         "NATS_URL": nats.url,
         "HTTP_HOST": "127.0.0.1",

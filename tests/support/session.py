@@ -70,20 +70,25 @@ class SessionService:
         await chassis_of(self.app)._housekeeping()
 
 
+def session_app(dsn: str, keys: Keys, nats: NatsServer | None = None, **settings: Any) -> FastAPI:
+    """The service on that database; without `nats` the broker is away."""
+    return build(
+        SessionSettings(
+            database_url=SecretStr(dsn),
+            nats_url=SecretStr(nats.url if nats else NO_NATS),
+            key_dir=keys.directory,
+            **{"housekeeping_interval_s": 3600} | settings,
+        )
+    )
+
+
 @asynccontextmanager
 async def session_service(
     postgres: PostgresServer, nats: NatsServer | None = None, **settings: Any
 ) -> AsyncIterator[SessionService]:
-    """On a database of its own; without `nats` the broker is away."""
+    """Running on a database of its own, called in-process."""
     with key_directory() as keys:
         async with database(postgres, "session", REVISIONS) as dsn:
-            app = build(
-                SessionSettings(
-                    database_url=SecretStr(dsn),
-                    nats_url=SecretStr(nats.url if nats else NO_NATS),
-                    key_dir=keys.directory,
-                    **{"housekeeping_interval_s": 3600} | settings,
-                )
-            )
+            app = session_app(dsn, keys, nats, **settings)
             async with running(app, keys, bus=nats is not None) as client:
                 yield SessionService(app, client, keys, dsn)

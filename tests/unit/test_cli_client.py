@@ -32,7 +32,7 @@ class Script(httpx.BaseTransport):
 @pytest.fixture
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     slept: list[float] = []
-    monkeypatch.setattr(transport.time, "sleep", slept.append)
+    monkeypatch.setattr("memstream.transport.time.sleep", slept.append)
     return slept
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.ids import uuid7
-from services.memory.domain import Addition, Around, Entry, Value, Version
+from services.memory.domain import Addition, Around, Entry, Value, Version, holds_since
 from services.memory.indexing import Indexing
 from services.memory.store.access import OpenStore
 from services.memory.store.records import (
@@ -42,7 +42,7 @@ class Slots:
         self.store_uid = store_uid
         self.actor_id = actor_id
         self._tx = tx
-        self._actor_no = actor_no
+        self.actor_no = actor_no
         self._language = language
         self._writer = writer
         self._indexing = indexing
@@ -228,6 +228,39 @@ class Slots:
             entry.version,
         )
 
+    async def rebuild(self, slot: Entry) -> Entry | None:
+        """Makes the current row again from the versions that are left; a slot that says nothing any more is dropped."""
+        rows = await self._tx.fetch(
+            f"select {VERSION_COLUMNS}, v.is_derived from entry_versions v"
+            " where v.store_uid = $1 and v.actor_id = $2 and v.entry_uid = $3"
+            " order by v.valid_from, v.recorded_at, v.version",
+            self.store_uid,
+            self.actor_id,
+            slot.entry_uid,
+        )
+        told = [version_from(row) for row in rows]
+        if all(each.value.retired for each in told):
+            await self._drop(slot)
+            return None
+        last = told[-1]
+        entry = replace(slot, version=last.version, value=last.value, valid_from=holds_since(told))
+        await self._save(entry, last.valid_from, slot.last_recorded_at, is_derived=rows[-1]["is_derived"], sql=_REBUILD)
+        return entry
+
+    async def _drop(self, slot: Entry) -> None:
+        await self._tx.execute(
+            "with old as (delete from entries where store_uid = $1 and entry_uid = $3 returning terms, length, retired),"
+            " dropped as (delete from entry_terms t using (select unnest(terms) as term from old) o"
+            " where t.store_uid = $1 and t.actor_no = $4 and t.term = o.term and t.entry_uid = $3)"
+            " update actor_stats set entry_count = entry_count - (select count(*) from old where not retired),"
+            " total_length = total_length - (select coalesce(sum(length), 0) from old where not retired)"
+            " where store_uid = $1 and actor_id = $2",
+            self.store_uid,
+            self.actor_id,
+            slot.entry_uid,
+            self.actor_no,
+        )
+
     async def move_evidence(self, slot: Entry, *, source: int, target: int, since: datetime) -> None:
         await self._tx.execute(
             "update version_evidence set version = $5"
@@ -269,14 +302,16 @@ class Slots:
             entry.valid_from,
         )
 
-    async def _save(self, entry: Entry, at: datetime, recorded_at: datetime, *, is_derived: bool) -> None:
+    async def _save(
+        self, entry: Entry, at: datetime, recorded_at: datetime, *, is_derived: bool, sql: str | None = None
+    ) -> None:
         """The version, the current row, its postings, the actor's statistics and the change feed, in one statement."""
         terms, length = (
             ({}, 0.0) if entry.value.retired else await self._indexing.terms(entry.path, entry.value, self._language)
         )
         ordered = sorted(terms)
         await self._tx.execute(
-            _SAVE,
+            sql or _SAVE,
             *self._version_arguments(entry.entry_uid, entry.version, entry.value, at, recorded_at),
             is_derived,
             entry.valid_from,
@@ -289,7 +324,7 @@ class Slots:
             ordered,
             [terms[term] for term in ordered],
             length,
-            self._actor_no,
+            self.actor_no,
         )
 
     def _version_arguments(
@@ -348,7 +383,7 @@ entry as (
         said_by = excluded.said_by, last_recorded_at = excluded.last_recorded_at, event_date = excluded.event_date,
         valid_from = excluded.valid_from, entry_id = excluded.entry_id, source_type = excluded.source_type,
         create_time = excluded.create_time, update_time = excluded.update_time, terms = excluded.terms,
-        length = excluded.length, last_version = excluded.last_version
+        length = excluded.length, last_version = greatest(entries.last_version, excluded.last_version)
 ),
 dropped as (
     delete from entry_terms t using (select unnest(terms) as term from old) o
@@ -371,3 +406,5 @@ counted as (
 insert into changes (store_uid, actor_id, change, entry_id, path, session_id, kind, version)
 values ($1, $2, case when $5 then 'retired' else 'set' end, $19, $21, $20, $8, $4)
 """
+# The version is there already.
+_REBUILD = _SAVE.replace(_INSERT_VERSION, f"{_INSERT_VERSION} on conflict do nothing")

@@ -1,0 +1,61 @@
+"""Forgetting an actor over HTTP, for whoever may write or is an admin."""
+
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from libs.chassis.errors import NotFound
+from libs.chassis.http import Authenticated
+from libs.chassis.stores import Stores
+from libs.chassis.texts import Text, check_actor
+from libs.chassis.times import rfc3339
+from libs.contracts.limits import Limits
+from libs.contracts.routes import BASE, MEMORY_STORES
+from services.memory.api.stores import in_store
+from services.memory.store.erasures import Erasures, Receipt
+
+
+class EraseBody(BaseModel):
+    actor_id: Text | None = None
+
+
+def erasure_routes(stores: Stores, erasures: Erasures, limits: Limits) -> APIRouter:
+    router = APIRouter(prefix=f"{BASE}/{MEMORY_STORES}/{{store_id}}", tags=["erasure"])
+
+    @router.post("/actors:erase")
+    async def erase_actor(store_id: str, caller: Authenticated, body: EraseBody) -> dict[str, Any]:
+        actor_id = check_actor(body.actor_id, limits)
+        receipt = await in_store(stores, caller, store_id, lambda uid: erasures.erase(caller, uid, actor_id))
+        return _body(receipt)
+
+    @router.get("/erasures/{erasure_id}")
+    async def get_erasure(store_id: str, erasure_id: str, caller: Authenticated) -> dict[str, Any]:
+        wanted = _uuid(erasure_id)
+        receipt = await in_store(stores, caller, store_id, lambda uid: erasures.get(caller, uid, wanted))
+        if receipt is None:
+            raise NotFound(f"Erasure '{erasure_id[:80]}' does not exist in this store.")
+        return _body(receipt)
+
+    return router
+
+
+def _uuid(erasure_id: str) -> UUID:
+    try:
+        return UUID(erasure_id)
+    except ValueError:
+        return UUID(int=0)
+
+
+def _body(receipt: Receipt) -> dict[str, Any]:
+    counts = {"memory": receipt.memory}
+    if receipt.distiller is not None:
+        counts["distiller"] = receipt.distiller
+    return {
+        "erasure_id": str(receipt.erasure_id),
+        "actor_id": receipt.actor_id,
+        "state": receipt.state,
+        "counts": counts,
+        "create_time": rfc3339(receipt.create_time),
+    }

@@ -1,0 +1,104 @@
+"""`make bench`: measures, prints the table and writes `build/bench.json`. Names of groups measure these alone."""
+
+import argparse
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Sequence
+
+import uvloop
+from rich.console import Console
+
+from tests.bench.appends import append_rows
+from tests.bench.freshness import freshness_rows
+from tests.bench.growth import growth_rows
+from tests.bench.reloads import reload_rows
+from tests.bench.report import Machine, Row, show, write
+from tests.bench.resting import resting_rows
+from tests.bench.stand import BUILD, Stand, stand
+from tests.bench.windows import WINDOW_S
+from tests.support.cluster import SERVICES
+
+GROUPS = ("append", "reload", "growth", "freshness")
+DEADLINE_S = 600.0
+FULL_DEADLINE_S = 1800.0
+
+
+class Bench:
+    def __init__(self, groups: Sequence[str], window_s: float, *, full: bool) -> None:
+        self._groups = groups
+        self._window_s = window_s
+        self._full = full
+        self._console = Console()
+        self._begun = time.monotonic()
+        self.rows: list[Row] = []
+        self.machine: Machine | None = None
+
+    async def run(self) -> None:
+        if set(self._groups) & {"append", "reload", "growth"}:
+            self._say("starting Postgres, NATS and the session service")
+            async with stand("session") as one:
+                await self._session(one)
+        if "freshness" in self._groups:
+            self._say("starting Postgres, NATS and the three services")
+            async with stand(*SERVICES) as whole:
+                self.machine = self.machine or await Machine.of(whole.postgres.dsn())
+                self._say("append → searchable")
+                self._add(await freshness_rows(whole))
+                self._say("memory at rest")
+                self._add(await resting_rows(whole, "distilling"))
+
+    async def _session(self, one: Stand) -> None:
+        self.machine = await Machine.of(one.postgres.dsn())
+        if "append" in self._groups:
+            self._say("append, in turns with the limit")
+            self._add(await append_rows(one, self._window_s))
+        if "reload" in self._groups:
+            self._say("reload, in turns with the limit")
+            self._add(await reload_rows(one, self._window_s))
+        if "growth" in self._groups:
+            self._say("a turn as the session grows")
+            self._add(await growth_rows(one, full=self._full))
+        self._say("memory at rest")
+        self._add(await resting_rows(one, "this load"))
+
+    def report(self) -> None:
+        if self.machine is not None and self.rows:
+            write(BUILD / "bench.json", self.machine, self.rows)
+            show(self._console, self.machine, self.rows)
+            self._console.print(f"{BUILD / 'bench.json'}, after {time.monotonic() - self._begun:.0f} s")
+
+    def _add(self, rows: Sequence[Row]) -> None:
+        self.rows += rows
+        for row in rows:
+            ratio = "" if row.ratio is None else f", ratio {row.ratio:.2f}"
+            self._console.print(f"        {row.name}: {row.ours:,.4g} {row.unit}{ratio}", highlight=False)
+
+    def _say(self, what: str) -> None:
+        self._console.print(f"{time.monotonic() - self._begun:5.0f} s {what} …", highlight=False)
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("groups", nargs="*", metavar="group", help=f"of {', '.join(GROUPS)}; all by default")
+    parser.add_argument("--window-s", type=float, default=WINDOW_S, help="the length of a window (%(default)s)")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.groups) - set(GROUPS):
+        parser.error(f"no such group: {', '.join(sorted(unknown))}")
+    full = bool(os.environ.get("FULL"))
+    bench = Bench(arguments.groups or GROUPS, arguments.window_s, full=full)
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        async with asyncio.timeout(FULL_DEADLINE_S if full else DEADLINE_S):
+            await bench.run()
+    finally:
+        bench.report()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(uvloop.run(main()))

@@ -1,0 +1,201 @@
+"""Forgetting an actor: nothing is left, nothing comes back, everybody else keeps all."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from libs.contracts.events import DistillerActorErased, MemoryActorErased, SessionActorErased
+from libs.contracts.ids import uuid7
+from services.memory.store.purge import TABLES
+from tests.support.memory import Distiller, Memory, memory_service, said
+from tests.support.servers import PostgresServer
+from tests.support.service import WORKSPACE, Keys, chassis_of, key_directory
+
+RECEIPTS = ("erasures", "actor_epochs", "changes")
+
+
+@pytest.fixture(scope="module")
+def keys() -> Iterator[Keys]:
+    with key_directory() as keys:
+        yield keys
+
+
+@pytest.fixture
+async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
+    async with memory_service(postgres, keys) as memory:
+        yield memory
+
+
+async def erase(memory: Memory, actor_id: str = "ana", **request: Any) -> dict[str, Any]:
+    return await memory.ok("POST", memory.url("/actors:erase"), json={"actor_id": actor_id}, **request)
+
+
+async def announced(memory: Memory) -> list[MemoryActorErased]:
+    rows = await chassis_of(memory.app).database.fetch(
+        "select payload from outbox where subject = $1 order by message_id", MemoryActorErased.subject
+    )
+    return [MemoryActorErased.model_validate_json(row["payload"]) for row in rows]
+
+
+async def contents(memory: Memory, actor_id: str = "ana") -> list[str]:
+    return sorted(entry["content"] for entry in await memory.entries(actor_id))
+
+
+async def test_nothing_of_an_erased_actor_is_left(memory: Memory) -> None:
+    distiller = await Distiller.of(memory)
+    for number in range(0, 300, 100):
+        changes = [said(f"/f/{n}.md", f"fact {n}") for n in range(number, number + 100)]
+        await distiller.send(distiller.batch(changes))
+    await distiller.tell(*(said(f"/f/{n}.md", f"fact {n} anew", "2026-02-01") for n in range(50)))
+    key = {"Idempotency-Key": "k"}
+    await memory.ok("POST", memory.url("/entries"), json={"actor_id": "ana", "path": "/a"}, headers=key)
+    for number in range(10):
+        await memory.add("bo", f"/f/{number}.md", f"fact {number}")
+
+    receipt = await erase(memory)
+
+    assert receipt["counts"] == {"memory": 351}
+    assert receipt["state"] == "PENDING"
+    assert await memory.entries("ana") == []
+    assert await memory.search("ana", "fact anew") == []
+    assert await memory.entries("ana", as_of="2026-01-15T00:00:00Z") == []
+    assert len(await memory.search("bo", "fact", page_size=10)) == 10
+    database = chassis_of(memory.app).database
+    for table in sorted(set(TABLES) - set(RECEIPTS)):
+        column = "resource" if table == "idempotency_keys" else "actor_id"
+        if table == "entry_terms":
+            left = "select count(*) from entry_terms where actor_no not in (select actor_no from actor_stats)"
+            assert await database.fetchval(left) == 0
+        elif column == "resource":
+            assert await database.fetchval("select count(*) from idempotency_keys") == 0
+        else:
+            assert await database.fetchval(f"select count(*) from {table} where actor_id = 'ana'") == 0, table
+    rows = await database.fetch("select change, path from changes where actor_id = 'ana'")
+    assert [tuple(row.values()) for row in rows] == [("erased", None)]
+    assert await database.fetchval("select count(*) from outbox where payload like '%\"ana\"%'") == 1
+
+
+async def test_what_was_decided_before_is_refused_and_a_new_start_is_welcome(memory: Memory) -> None:
+    distiller = await Distiller.of(memory)
+    await distiller.tell(said("/a.md", "before"))
+    late = distiller.batch([said("/b.md", "late")])
+    await erase(memory)
+
+    [refused] = await distiller.send(late)
+    [fresh] = await distiller.tell(said("/c.md", "after"))
+
+    assert (refused.outcome, fresh.outcome) == ("erased", "applied")
+    assert await contents(memory) == ["after"]
+
+
+async def test_a_receipt_is_done_once_the_distiller_has_confirmed(memory: Memory) -> None:
+    await memory.add("ana", "/a.md", "x")
+    receipt = await erase(memory)
+    url = memory.url(f"/erasures/{receipt['erasure_id']}")
+    [event] = await announced(memory)
+    assert (event.actor_id, event.epoch, event.removed) == ("ana", 1, 1)
+    assert (await memory.ok("GET", url))["state"] == "PENDING"
+
+    confirmation = DistillerActorErased(**event.model_dump(exclude={"event_id", "occurred_at", "removed"}), removed=3)
+    await memory.handlers.on_distiller_actor_erased(confirmation)
+    await memory.handlers.on_distiller_actor_erased(confirmation)
+
+    done = await memory.ok("GET", url)
+    assert (done["state"], done["counts"]) == ("DONE", {"memory": 1, "distiller": 3})
+    again = await erase(memory)
+    assert again["erasure_id"] != receipt["erasure_id"]
+    assert again["counts"] == {"memory": 0}
+    for unknown in (uuid7(), "x"):
+        assert await memory.code("GET", memory.url(f"/erasures/{unknown}")) == (404, "NOT_FOUND")
+
+
+async def test_an_unconfirmed_erasure_is_announced_again(memory: Memory) -> None:
+    await erase(memory)
+
+    await memory.app.state.erasures.announce_again(0)
+
+    first, second = await announced(memory)
+    assert first.erasure_id == second.erasure_id
+    assert first.event_id != second.event_id
+
+
+async def test_who_may_erase(memory: Memory) -> None:
+    body = {"json": {"actor_id": "ana"}}
+    url = memory.url("/actors:erase")
+    grant = {"principal": {"type": "USER", "name": "r@x"}, "permission": "READ"}
+    await memory.ok("POST", memory.url("/permissions:grant"), json=grant)
+
+    assert await memory.code("POST", url, headers=memory.keys.header("r@x"), **body) == (403, "PERMISSION_DENIED")
+    assert await memory.code("POST", url, headers=memory.keys.header("s@x"), **body) == (403, "PERMISSION_DENIED")
+    receipt = await erase(memory, headers=memory.keys.header("root@x", admin=True))
+    receipt_url = memory.url(f"/erasures/{receipt['erasure_id']}")
+    assert await memory.code("GET", receipt_url, headers=memory.keys.header("r@x")) == (403, "PERMISSION_DENIED")
+
+
+def source_erased(distiller: Distiller, erasure_id: UUID | None = None) -> SessionActorErased:
+    return SessionActorErased(
+        workspace_id=WORKSPACE,
+        store_uid=distiller.session_store_uid,
+        actor_id="ana",
+        epoch=1,
+        erasure_id=erasure_id or uuid7(),
+    )
+
+
+async def test_what_rests_on_an_erased_session_store_alone_goes(memory: Memory) -> None:
+    await memory.make_store("second")
+    mine = await Distiller.of(memory)
+    other = await Distiller.of(memory)
+    second = await Distiller.of(memory, "second", session_store_uid=mine.session_store_uid)
+    await mine.tell(said("/only/mine.md", "only mine"))
+    await mine.tell(said("/both.md", "both say it", "2026-01-01"))
+    await other.tell(said("/both.md", "both say it", "2026-02-01"))
+    await other.tell(said("/job.md", "Works at Northwind", "2026-01-01"))
+    await mine.tell(said("/job.md", "Works at Contoso", "2026-02-01"))
+    await other.tell(said("/only/other.md", "only other"))
+    await memory.add("ana", "/agent.md", "an agent wrote")
+    await second.tell(said("/a.md", "elsewhere"))
+    bo = await Distiller.of(memory, actor_id="bo", session_store_uid=mine.session_store_uid)
+    await bo.tell(said("/bo.md", "of bo"))
+    event = source_erased(mine)
+
+    await memory.handlers.on_session_actor_erased(event)
+    await memory.handlers.on_session_actor_erased(event)
+
+    assert await contents(memory) == ["Works at Northwind", "an agent wrote", "both say it", "only other"]
+    assert await memory.entries("ana", store="second") == []
+    assert await contents(memory, "bo") == ["of bo"]
+    assert await memory.paths("ana", "Northwind") == ["/job.md"]
+    assert await memory.search("ana", "Contoso mine") == []
+    assert await memory.search("ana", "mine", as_of="2026-06-01T00:00:00Z") == []
+    answers = await announced(memory)
+    assert [(answer.store_uid, answer.removed) for answer in answers] == [(mine.session_store_uid, 3)] * 2
+    [late] = await mine.send(mine.batch([said("/late.md", "late")]))
+    assert late.outcome == "erased"
+    database = chassis_of(memory.app).database
+    count = "select count(*) from {} where session_store_uid = $1 and actor_id = 'ana'"
+    for table in ("version_evidence", "progress"):
+        assert await database.fetchval(count.format(table), mine.session_store_uid) == 0
+    counted = await database.fetch(
+        "select a.entry_count, count(e.entry_uid) as entries, a.total_length, coalesce(sum(e.length), 0) as length"
+        " from actor_stats a left join entries e using (store_uid, actor_id) group by 1, 3, a.store_uid, a.actor_id"
+    )
+    assert all(row["entry_count"] == row["entries"] and row["total_length"] == row["length"] for row in counted)
+
+
+async def test_a_restored_fact_is_erased_with_what_it_rests_on(memory: Memory) -> None:
+    distiller = await Distiller.of(memory)
+    [made] = await distiller.tell(said("/a.md", "a secret"))
+    url = memory.url(f"/entries/{made.entry_id}")
+    await memory.ok("PATCH", url, params={"update_mask": "content"}, json={"content": "by an agent"})
+    await memory.ok("POST", f"{url}:restore", json={"version": 1})
+    await memory.ok("PATCH", url, params={"update_mask": "description"}, json={"description": "about it"})
+    assert await contents(memory) == ["a secret"]
+
+    await memory.handlers.on_session_actor_erased(source_erased(distiller))
+
+    assert await contents(memory) == ["by an agent"]
+    told = await memory.ok("GET", f"{url}/versions")
+    assert [version["content"] for version in told["versions"]] == ["by an agent"]
