@@ -40,7 +40,7 @@ bench: .venv ## measure, and write build/bench.json; FULL=1 adds the large rows
 	$(BIN)/python -m tests.bench
 
 test-containers: .venv ## the integration suite on testcontainers, and the end-to-end test on docker compose
-	$(BIN)/python -m tests.support.compose
+	$(BIN)/python -m tests.support.containers
 
 clean: ## remove what was built, not .memstream
 	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from importlib.metadata import requires
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 from libs.contracts import requests
 from libs.contracts.routes import ROUTES
 from libs.contracts.topology import CONSUMERS, STREAMS, consumers_of, stream_of
-from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 SERVICES = ("session", "distiller", "memory")

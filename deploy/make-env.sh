@@ -1,8 +1,10 @@
 #!/bin/sh
 # Makes .env beside docker-compose.yml: .env.example with a random password for every placeholder. Never overwrites.
+# An argument names another file.
 set -eu
-cd "$(dirname "$0")/.."
-[ ! -e .env ] || { echo ".env is there already; remove it to make another (the volumes keep the old passwords)" >&2; exit 1; }
+root=$(dirname "$0")/..
+file=${1:-$root/.env}
+[ ! -e "$file" ] || { echo "$file is there already: it holds the passwords of your volumes" >&2; exit 1; }
 umask 077
 while IFS= read -r line; do
     case $line in
@@ -10,6 +12,6 @@ while IFS= read -r line; do
     *=change-me) line="${line%change-me}p$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')" ;;
     esac
     printf '%s\n' "$line"
-done <.env.example >.env.part
-mv .env.part .env
-echo "made .env"
+done <"$root/.env.example" >"$file.part"
+mv "$file.part" "$file"
+echo "made $file"

@@ -115,7 +115,7 @@ class Chassis:
             docs_url=f"/docs/{self.service}",
             redoc_url=None,
         )
-        app.router.routes[:0] = [*health_routes(self.database, self.bus, self.metrics.registry), *routes]
+        app.router.routes[:0] = [*health_routes(self.service, self.database, self.bus, self.metrics.registry), *routes]
         for router in (*routers, operation_routes(self.service, self.parked)):
             app.include_router(router)
         frame(app, self.service, self.verifier, self.metrics, self.settings.limits)

@@ -13,6 +13,7 @@ from urllib.parse import urlparse
 
 from faststream import AckPolicy
 from faststream.nats import JStream, NatsBroker, PullSub
+from faststream.specification import AsyncAPI
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
@@ -70,9 +71,17 @@ class Bus:
             specification_url=f"nats://{urlparse(url).hostname or 'nats'}",
         )
 
+        for event in (event for stream in STREAMS for event in stream.events if stream.name == service.upper()):
+            self.broker.publisher(event.subject, schema=event)  # for the AsyncAPI document: the relay publishes
+
     @property
     def connected(self) -> bool:
         return self.health.started and self._client is not None and self._client.is_connected
+
+    def asyncapi(self) -> str:
+        """The AsyncAPI document, as JSON: events published and heard, questions answered."""
+        document = AsyncAPI(self.broker, title=f"Memstream {self._service}", version="1", schema_version="3.0.0")
+        return document.to_specification().to_json()
 
     def consume(self, event: type[EventT], handler: Callable[[EventT], Awaitable[None]]) -> None:
         """Registers the service's durable consumer for an event."""

@@ -36,7 +36,7 @@ def liveness(bus: Bus) -> tuple[int, dict[str, str]]:
     return 200, {"status": "alive"}
 
 
-def health_routes(database: Database, bus: Bus, registry: CollectorRegistry) -> list[Route]:
+def health_routes(service: str, database: Database, bus: Bus, registry: CollectorRegistry) -> list[Route]:
     async def readyz(_: Request) -> Response:
         status, body = await readiness(database, bus)
         return json_response(body, status=status)
@@ -48,4 +48,12 @@ def health_routes(database: Database, bus: Bus, registry: CollectorRegistry) -> 
     async def metrics(_: Request) -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    return [Route("/readyz", readyz), Route("/healthz", healthz), Route("/metrics", metrics)]
+    async def asyncapi(_: Request) -> Response:
+        return Response(bus.asyncapi(), media_type="application/json")
+
+    return [
+        Route("/readyz", readyz),
+        Route("/healthz", healthz),
+        Route("/metrics", metrics),
+        Route(f"/asyncapi/{service}.json", asyncapi),
+    ]

@@ -15,12 +15,15 @@ from services.memory.api.entries import entry_routes
 from services.memory.api.erasures import erasure_routes
 from services.memory.api.stores import store_routes
 from services.memory.api.versions import version_routes
+from services.memory.api.watch import watch_routes
+from services.memory.feed import Feed
 from services.memory.freshness import Freshness, Wakers
 from services.memory.handlers import Handlers
 from services.memory.indexing import Indexing
 from services.memory.search import Search
 from services.memory.settings import MemorySettings
 from services.memory.store.batches import Batches
+from services.memory.store.changes import EXPIRE_CHANGES, Changes
 from services.memory.store.entries import Entries
 from services.memory.store.erasures import Erasures
 from services.memory.store.index import Index
@@ -37,11 +40,11 @@ def build(settings: MemorySettings, metrics: Metrics | None = None) -> FastAPI:
     chassis = Chassis("memory", settings, metrics)
     stores = Stores(MEMORY_STORE, chassis.database, chassis.unit_of_work)
     indexing = Indexing(settings.language, settings.weights)
-    entries = Entries(chassis.database, chassis.unit_of_work, indexing, settings.limits)
+    wakers = Wakers()
+    entries = Entries(chassis.database, chassis.unit_of_work, indexing, settings.limits, wakers.wake)
     versions = Versions(chassis.database)
     search = Search(Index(chassis.database), versions, indexing)
     erasures = Erasures(chassis.database, chassis.unit_of_work, indexing)
-    wakers = Wakers()
     freshness = Freshness(Progress(chassis.database), chassis.bus, wakers)
     handlers = Handlers(
         chassis.unit_of_work,
@@ -60,11 +63,12 @@ def build(settings: MemorySettings, metrics: Metrics | None = None) -> FastAPI:
     chassis.every(
         "announce_erasures", settings.erasure_repeat_s, lambda: erasures.announce_again(settings.erasure_repeat_s)
     )
-    chassis.housekeep(PURGE, expiring("batches", "30 days"), expiring("erasures", "30 days"))
+    chassis.housekeep(PURGE, expiring("batches", "30 days"), expiring("erasures", "30 days"), EXPIRE_CHANGES)
     routers = [
         store_routes(stores, settings.limits, settings.language),
         entry_routes(stores, entries, versions, search, freshness, settings.limits),
         version_routes(stores, entries, versions, settings.limits),
+        watch_routes(stores, Feed(Changes(chassis.database), wakers), settings.limits),
         erasure_routes(stores, erasures, settings.limits),
         permission_routes(stores, settings.limits),
     ]

@@ -24,6 +24,7 @@ from libs.contracts.requests import (
 from services.memory.domain import Entry, is_storable
 from services.memory.search import Search
 from services.memory.store.batches import Batches
+from services.memory.store.epochs import raise_epoch
 from services.memory.store.erasures import Erasures
 from services.memory.store.related import Distilling
 
@@ -65,6 +66,8 @@ class Handlers:
 
     async def on_session_actor_erased(self, event: SessionActorErased) -> None:
         """An actor was erased in a session store: what rests on that store alone goes from every memory store."""
+        async with self._unit_of_work.begin() as tx:
+            await raise_epoch(tx, event.store_uid, event.actor_id, event.epoch)
         async with self._unit_of_work.begin() as tx:
             removed = await self._erasures.forget_source(tx, event)
             tx.emit(

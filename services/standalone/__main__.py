@@ -31,18 +31,25 @@ def run(work: Callable[[Settings], Awaitable[int]]) -> int:
         logs.configure(settings.log_level)
         return uvloop.run(_until_signal(work(settings)))
     except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return failed(error, 2)
     except EmbeddedError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        return failed(error)
 
 
 async def serve(settings: Settings) -> int:
     async with running(settings) as standalone:
         print(welcome(standalone), flush=True)
-        await standalone.ended()
+        try:
+            await standalone.ended()
+        except EmbeddedError as error:
+            # Said now: without its servers the stop may fail in other ways.
+            return failed(error)
     return 0
+
+
+def failed(error: Exception, status: int = 1) -> int:
+    print(f"error: {error}", file=sys.stderr, flush=True)
+    return status
 
 
 async def _until_signal(work: Awaitable[int]) -> int:

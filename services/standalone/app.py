@@ -1,6 +1,7 @@
 """The whole of Memstream in one process: embedded Postgres and NATS, the three services, one port."""
 
 import asyncio
+import atexit
 import os
 import socket
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -96,17 +97,22 @@ async def _servers(settings: Settings, stack: AsyncExitStack) -> tuple[dict[str,
     children: dict[str, int] = {}
     if urls.keys() != SERVICES.keys():
         postgres = EmbeddedPostgres(settings.data_dir / "postgres")
-        await postgres.start()
-        stack.push_async_callback(postgres.stop)
+        await _start(postgres, stack)
         urls = await make_databases(postgres) | urls
         children["Postgres"] = postgres.pid or 0
     if settings.nats_url:
         return urls, settings.nats_url.get_secret_value(), children
     nats = EmbeddedNats(settings.data_dir / "nats")
-    await nats.start()
-    stack.push_async_callback(nats.stop)
+    await _start(nats, stack)
     children["NATS"] = nats.pid or 0
     return urls, nats.url, children
+
+
+async def _start(server: EmbeddedPostgres | EmbeddedNats, stack: AsyncExitStack) -> None:
+    await server.start()
+    atexit.register(server.kill)  # a service whose task died leaves the event loop without unwinding
+    stack.callback(atexit.unregister, server.kill)
+    stack.push_async_callback(server.stop)
 
 
 def _build(settings: Settings, name: str, database_url: str, nats_url: str, metrics: Metrics) -> FastAPI:

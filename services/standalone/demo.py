@@ -23,7 +23,7 @@ from memstream.errors import MemstreamError
 from memstream.memories import Memory, MemoryStore
 from memstream.pipelines import Pipeline
 from memstream.sessions import NewItem, SessionStore
-from services.standalone.__main__ import run
+from services.standalone.__main__ import failed, run
 from services.standalone.app import running
 from services.standalone.settings import Settings
 from services.standalone.welcome import PRINCIPAL
@@ -56,8 +56,7 @@ async def demo(environment: Settings) -> int:
             token = standalone.token(PRINCIPAL, ttl_s=3600)
             account = await asyncio.to_thread(play, standalone.url, token, checked)
     except MemstreamError as error:
-        print(f"error: {error.message}", file=sys.stderr)
-        return 1
+        return failed(error)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     tell(account, file)

@@ -4,37 +4,34 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
+from tests.support.servers import server_directory
 from tests.support.standalone import ROOT
 
 
 def demo(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "services.standalone.demo", *arguments],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-
-
-def remains() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob("memstream-demo-*"))
+    """A played demo, which has left nothing behind."""
+    with server_directory() as directory:
+        answer = subprocess.run(
+            [sys.executable, "-m", "services.standalone.demo", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "COLUMNS": "200", "TMPDIR": str(directory)},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert list(directory.iterdir()) == []
+    return answer
 
 
 def test_the_sample_is_played_and_a_change_of_mind_resolved() -> None:
-    before = remains()
-
     answer = demo()
 
     assert answer.returncode == 0, answer.stderr
     assert "22 items stored in 4 sessions" in answer.stdout
     assert "I live in Hamburg." in answer.stdout
     assert "I live in Lisbon now" in answer.stdout
-    assert remains() <= before
 
 
 def test_other_sentences_work_too(tmp_path: Path) -> None:

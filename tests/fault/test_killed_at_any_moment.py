@@ -1,4 +1,4 @@
-"""kill -9 of any process at any moment: nothing is lost, nothing is doubled, the order is kept, every fact is there once."""
+"""kill -9 of any process at any moment: nothing is lost or doubled, the order is kept, every fact is there once."""
 
 import asyncio
 import random

@@ -269,6 +269,11 @@ class Cluster:
         )
         self.pipeline = made["name"]
 
+    async def metric(self, replica: Replica, name: str) -> float:
+        """The sum of a metric's series in one replica."""
+        lines = (await self._client.get(f"{replica.url}/metrics")).text.splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.partition("{")[0].split(" ")[0] == name)
+
     async def make_session_store(self) -> None:
         await self.answer(
             "POST",

@@ -1,7 +1,7 @@
 """Starts services by fork, from a process that has imported everything: in a tenth of a second instead of three.
 
-What runs is a service's own `__main__` with its own environment. Each request is a JSON line on stdin, each answer one on
-stdout; a child that ended stays a zombie until it is asked for, so that its pid cannot name another process.
+What runs is a service's own `__main__` with its own environment. Each request is a JSON line on stdin, each answer one
+on stdout; a child that ended stays a zombie until it is asked for, so that its pid cannot name another process.
 """
 
 import contextlib

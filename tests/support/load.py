@@ -1,6 +1,7 @@
-"""A seeded load: sessions in which each of some lines states one fact that the built-in model gives a slot of its own."""
+"""A seeded load: conversations in which some lines state one fact each, of which the built-in model makes a slot."""
 
 import asyncio
+import itertools
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -90,6 +91,7 @@ class Load:
     retried: int = 0
     script: Script = field(init=False)
     _rng: random.Random = field(init=False)
+    _keys: "itertools.count[int]" = field(init=False, default_factory=itertools.count)
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.seed)
@@ -116,7 +118,7 @@ class Load:
         await self.cluster.make_session(session, actor)
         done = 0
         while not is_over(done):
-            await self.append(session, actor, self.script.append(), key=f"{session} {done}")
+            await self.append(session, actor, self.script.append(), key=f"{session} {next(self._keys)}")
             done += 1
             await asyncio.sleep(self._rng.uniform(0, 2 * self.pause_s))
 

@@ -146,6 +146,12 @@ create table changes (
 create index changes_actor on changes (store_uid, actor_id, tx, change_id);
 create index changes_created on changes (created_at);
 
+create table change_horizons (
+    store_uid uuid primary key,
+    tx xid8 not null,
+    change_id bigint not null
+);
+
 create table erasures (
     store_uid uuid not null,
     erasure_id uuid not null,

@@ -48,13 +48,24 @@ def permitted(rows: Sequence[asyncpg.Record], level: Level = READ) -> Sequence[a
     return rows
 
 
-async def open_store(tx: Tx, store_uid: UUID, caller: Caller, level: Level, *, or_admin: bool = False) -> OpenStore:
-    """Keeps the store from being deleted under a writer, and checks the writer's grant."""
+# Taken before anything gives the transaction its number, so that an actor's changes are numbered in the order in which
+# they commit: the change feed goes by these numbers. `for key share` runs above the join, hence after the wait.
+_IN_TURN = (
+    "with turn as materialized (select pg_advisory_xact_lock(hashtextextended($1::uuid::text || ':' || $2::text, 0)))"
+)
+
+
+async def open_store(
+    tx: Tx, store_uid: UUID, actor_id: str, caller: Caller, level: Level, *, or_admin: bool = False
+) -> OpenStore:
+    """Waits for the actor's turn, keeps the store from being deleted under a writer, and checks the writer's grant."""
     row = await tx.fetchrow(
-        f"select s.workspace_id, s.options->>'language' as language, {LEVEL} as level from memory_stores s"
-        " left join store_grants g on g.store_uid = s.store_uid and g.principal_type = $2 and g.principal = $3"
+        f"{_IN_TURN} select s.workspace_id, s.options->>'language' as language, {LEVEL} as level"
+        " from turn cross join memory_stores s"
+        " left join store_grants g on g.store_uid = s.store_uid and g.principal_type = $3 and g.principal = $4"
         " where s.store_uid = $1 for key share of s",
         store_uid,
+        actor_id,
         caller.principal_type,
         caller.principal,
     )
@@ -65,11 +76,12 @@ async def open_store(tx: Tx, store_uid: UUID, caller: Caller, level: Level, *, o
     return OpenStore(store_uid, row["workspace_id"], row["language"])
 
 
-async def open_store_for_batch(tx: Tx, store_uid: UUID) -> OpenStore | None:
-    """As `open_store`, for the distiller, whose pipeline was authorised when it was made."""
+async def open_store_for_batch(tx: Tx, store_uid: UUID, actor_id: str) -> OpenStore | None:
+    """As `open_store`, for what was authorised before: a pipeline's batch, or an erasure."""
     row = await tx.fetchrow(
-        "select s.workspace_id, s.options->>'language' as language from memory_stores s"
-        " where s.store_uid = $1 for key share",
+        f"{_IN_TURN} select s.workspace_id, s.options->>'language' as language"
+        " from turn cross join memory_stores s where s.store_uid = $1 for key share of s",
         store_uid,
+        actor_id,
     )
     return None if row is None else OpenStore(store_uid, row["workspace_id"], row["language"])

@@ -36,12 +36,12 @@ class Batches:
         """What became of each change."""
         if not is_storable(batch.actor_id):
             return all_of(batch.changes, "refused", "actor_id must not contain NUL or half of a surrogate pair")
+        store = await open_store_for_batch(tx, batch.store_uid, batch.actor_id)
+        if store is None:
+            return all_of(batch.changes, "gone", "the memory store does not exist")
         # Held, so that an erasure in the session store sees this batch whole or stops it.
         if batch.source_epoch < await hold_epoch(tx, batch.session_store_uid, batch.actor_id):
             return all_of(batch.changes, "erased", "the actor was erased in the session store")
-        store = await open_store_for_batch(tx, batch.store_uid)
-        if store is None:
-            return all_of(batch.changes, "gone", "the memory store does not exist")
         run_id = batch.run_id if batch.run_id is not None and abs(batch.run_id) <= INT64 else None
         writer = Writer("DISTILLER", str(batch.pipeline_uid), batch.batch_id, run_id)
         slots = await Slots.hold(tx, store, batch.actor_id, writer, self._indexing)

@@ -69,11 +69,20 @@ def found_from(row: asyncpg.Record, score: float | None = None) -> Found:
 
 
 class Entries:
-    def __init__(self, database: Database, unit_of_work: UnitOfWork, indexing: Indexing, limits: Limits) -> None:
+    def __init__(
+        self,
+        database: Database,
+        unit_of_work: UnitOfWork,
+        indexing: Indexing,
+        limits: Limits,
+        changed: Callable[[UUID], None],
+    ) -> None:
+        """`changed` hears of a store after each write to it."""
         self._database = database
         self._unit_of_work = unit_of_work
         self._indexing = indexing
         self._limits = limits
+        self._changed = changed
 
     async def get(self, caller: Caller, store_uid: UUID, entry_id: str) -> Found:
         rows = await self._database.fetch(
@@ -281,7 +290,7 @@ class Entries:
         write: Callable[[Tx, Slots], Awaitable[Entry]],
     ) -> tuple[Entry, bool]:
         async with self._unit_of_work.begin() as tx:
-            store = await open_store(tx, store_uid, caller, WRITE)
+            store = await open_store(tx, store_uid, actor_id, caller, WRITE)
             earlier = await idempotency.claim(tx, store_uid, key, resource) if key is not None else None
             if earlier is not None:
                 return await _answered(tx, store_uid, earlier), True
@@ -294,22 +303,25 @@ class Entries:
                     key.key_sha256,
                     entry.entry_id,
                 )
-            return entry, False
+        self._changed(store_uid)
+        return entry, False
 
     async def _change(
         self, caller: Caller, store_uid: UUID, entry_id: str, write: Callable[[Tx, Slots], Awaitable[Entry]]
     ) -> Entry:
         async with self._unit_of_work.begin() as tx:
-            store = await open_store(tx, store_uid, caller, WRITE)
             actor_id = await tx.fetchval(
                 "select actor_id from entries where store_uid = $1 and entry_id = $2"
                 " order by retired, update_time desc limit 1",
                 store_uid,
                 entry_id,
             )
+            store = await open_store(tx, store_uid, actor_id or "", caller, WRITE)
             if actor_id is None:
                 raise missing(entry_id)
-            return await write(tx, await Slots.hold(tx, store, actor_id, _writer(caller), self._indexing))
+            entry = await write(tx, await Slots.hold(tx, store, actor_id, _writer(caller), self._indexing))
+        self._changed(store_uid)
+        return entry
 
 
 async def _live(slots: Slots, entry_id: str) -> Entry:

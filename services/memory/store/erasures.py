@@ -53,7 +53,7 @@ class Erasures:
     async def erase(self, caller: Caller, store_uid: UUID, actor_id: str) -> Receipt:
         """Removes everything of the actor in a memory store."""
         async with self._unit_of_work.begin() as tx:
-            store = await open_store(tx, store_uid, caller, WRITE, or_admin=True)
+            store = await open_store(tx, store_uid, actor_id, caller, WRITE, or_admin=True)
             slots = await Slots.hold(tx, store, actor_id, ERASER, self._indexing)
             epoch = await raise_epoch(tx, store_uid, actor_id)
             removed = await _drop_actor(tx, slots)
@@ -61,7 +61,8 @@ class Erasures:
             row = await tx.fetchrow(
                 "insert into erasures (store_uid, erasure_id, actor_id, epoch, removed, workspace_id)"
                 " values ($1, $2, $3, $4, $5, $6)"
-                " returning erasure_id, actor_id, removed, distiller_removed, workspace_id, epoch, store_uid, created_at",
+                " returning store_uid, erasure_id, actor_id, epoch, removed, distiller_removed, workspace_id,"
+                " created_at",
                 store_uid,
                 uuid7(),
                 actor_id,
@@ -89,8 +90,8 @@ class Erasures:
         return None if row["erasure_id"] is None else _receipt(row)
 
     async def forget_source(self, tx: Tx, event: SessionActorErased) -> int:
-        """How many versions went, also when asked again."""
-        await raise_epoch(tx, event.store_uid, event.actor_id, event.epoch)
+        """How many versions went, also when asked again. The epoch was raised before, in a transaction of its own: a
+        batch holds the actor's turn while it waits for the epoch, so nobody may hold both the other way round."""
         known: int | None = await tx.fetchval(
             "select removed from erasures where store_uid = $1 and erasure_id = $2", event.store_uid, event.erasure_id
         )
@@ -104,7 +105,7 @@ class Erasures:
         )
         removed = 0
         for row in stores:
-            store = await open_store_for_batch(tx, row["store_uid"])
+            store = await open_store_for_batch(tx, row["store_uid"], event.actor_id)
             if store is not None:
                 slots = await Slots.hold(tx, store, event.actor_id, ERASER, self._indexing)
                 removed += await _forget(tx, slots, event.store_uid)

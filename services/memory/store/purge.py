@@ -11,6 +11,7 @@ TABLES = (
     "progress",
     "batches",
     "changes",
+    "change_horizons",
     "erasures",
     "actor_stats",
     "actor_epochs",

@@ -1,7 +1,7 @@
 """The slots of one actor, held until the transaction ends: the only way by which entries change.
 
-Lock order, everywhere: source epoch, store, idempotency key, actor. Whoever holds the actor's row holds all that the
-actor has, so nothing else needs a lock and no two writers can wait for each other.
+Lock order, everywhere: the actor's turn and the store (`access`), source epoch, idempotency key, the actor's row.
+Whoever holds that row holds all that the actor has, so nothing else needs a lock and no two writers wait for each other.
 """
 
 import json
@@ -249,7 +249,8 @@ class Slots:
 
     async def _drop(self, slot: Entry) -> None:
         await self._tx.execute(
-            "with old as (delete from entries where store_uid = $1 and entry_uid = $3 returning terms, length, retired),"
+            "with old as (delete from entries where store_uid = $1 and entry_uid = $3"
+            " returning terms, length, retired),"
             " dropped as (delete from entry_terms t using (select unnest(terms) as term from old) o"
             " where t.store_uid = $1 and t.actor_no = $4 and t.term = o.term and t.entry_uid = $3)"
             " update actor_stats set entry_count = entry_count - (select count(*) from old where not retired),"

@@ -1,0 +1,143 @@
+"""Waiting until what was said is searchable."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from libs.chassis.bus import Bus
+from libs.chassis.metrics import Metrics
+from libs.chassis.parked import ParkedMessages
+from libs.contracts.ids import uuid7
+from libs.contracts.requests import HastenLane, LaneHastened
+from services.memory.app import build
+from tests.support.memory import Distiller, Memory, memory_service, said, settings
+from tests.support.servers import NatsServer, PostgresServer
+from tests.support.service import Keys, chassis_of, key_directory, running, until
+
+
+@pytest.fixture(scope="module")
+def keys() -> Iterator[Keys]:
+    with key_directory() as keys:
+        yield keys
+
+
+@pytest.fixture
+async def memory(postgres: PostgresServer, nats: NatsServer, keys: Keys) -> AsyncIterator[Memory]:
+    async with memory_service(postgres, keys, nats.url) as memory:
+        yield memory
+
+
+class Lanes:
+    """Answers as the distiller would."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        self.asked: list[HastenLane] = []
+
+    async def hasten(self, request: HastenLane) -> LaneHastened:
+        self.asked.append(request)
+        return LaneHastened.model_validate({"reason": self.reason})
+
+
+@pytest.fixture
+async def lanes(memory: Memory, nats: NatsServer) -> AsyncIterator[Lanes]:
+    lanes = Lanes("due")
+    bus = Bus("distiller", nats.url, ParkedMessages(chassis_of(memory.app).database), Metrics())
+    bus.answer(HastenLane, lanes.hasten)
+    running_bus = asyncio.ensure_future(bus.run())
+    await until(lambda: bus.connected)
+    yield lanes
+    running_bus.cancel()
+    await asyncio.gather(running_bus, return_exceptions=True)
+
+
+def waiting(position: int, **more: Any) -> dict[str, Any]:
+    wait_for = {"session_store": "session-stores/chats", "session_id": "s1", "position": position}
+    return {"actor_id": "ana", "query": "Northwind", "wait_for": wait_for, **more}
+
+
+async def test_what_is_applied_already_is_answered_at_once(memory: Memory, lanes: Lanes) -> None:
+    distiller = await Distiller.of(memory)
+    await distiller.memory.handlers.on_memories_distilled(
+        distiller.batch([said("/job.md", "Works at Northwind")], through=4)
+    )
+
+    answer = await memory.ok("POST", memory.url("/entries:search"), json=waiting(4))
+
+    assert (answer["settled"], answer["behind"]) == (True, 0)
+    assert "reason" not in answer
+    assert lanes.asked == []
+
+
+async def test_a_waiter_is_woken_when_the_position_is_applied(
+    memory: Memory, lanes: Lanes, nats: NatsServer, keys: Keys
+) -> None:
+    distiller = await Distiller.of(memory)
+    other_replica = build(settings(memory.dsn, keys, nats.url))
+    async with running(other_replica, keys, bus=True) as client:
+        searching = asyncio.ensure_future(
+            client.post(memory.url("/entries:search"), json=waiting(4, max_wait_ms=20_000))
+        )
+        await until(lambda: lanes.asked)
+        batch = distiller.batch([said("/job.md", "Works at Northwind")], through=4)
+        await memory.handlers.on_memories_distilled(batch)
+
+        answer = (await searching).json()
+
+    assert (answer["settled"], answer["behind"]) == (True, 0)
+    assert [hit["managed_memory_entry"]["path"] for hit in answer["results"]] == ["/job.md"]
+    [asked] = lanes.asked
+    assert (asked.session_store_id, asked.session_id, asked.actor_id) == ("chats", "s1", "ana")
+
+
+@pytest.mark.parametrize("reason", ["manual", "parked", "none"])
+async def test_waiting_that_is_useless_ends_at_once(memory: Memory, lanes: Lanes, reason: str) -> None:
+    lanes.reason = reason
+    started = time.monotonic()
+
+    answer = await memory.ok("POST", memory.url("/entries:search"), json=waiting(4, max_wait_ms=20_000))
+
+    assert time.monotonic() - started < 10
+    assert (answer["settled"], answer["behind"], answer["reason"]) == (False, 4, reason)
+
+
+async def test_the_time_to_wait_is_kept_and_the_answer_says_how_far_behind(memory: Memory, lanes: Lanes) -> None:
+    distiller = await Distiller.of(memory)
+    await memory.handlers.on_memories_distilled(distiller.batch([], session_uid=uuid7(), through=3))
+
+    answer = await memory.ok("POST", memory.url("/entries:search"), json=waiting(5, max_wait_ms=300))
+
+    assert (answer["settled"], answer["behind"], answer["reason"]) == (False, 2, "due")
+    assert len(lanes.asked) == 1
+
+
+async def test_a_list_waits_too(memory: Memory, lanes: Lanes) -> None:
+    distiller = await Distiller.of(memory)
+    batch = distiller.batch([said("/job.md", "Works at Northwind")], through=4)
+    await memory.handlers.on_memories_distilled(batch)
+    params = {
+        "actor_id": "ana",
+        "wait_for_session_store": "chats",
+        "wait_for_session_id": "s1",
+        "wait_for_position": "4",
+    }
+
+    page = await memory.ok("GET", memory.url("/entries"), params=params)
+
+    assert page["settled"]
+    assert len(page["managed_memory_entries"]) == 1
+    del params["wait_for_position"]
+    assert await memory.code("GET", memory.url("/entries"), params=params) == (400, "INVALID_PARAMETER_VALUE")
+
+
+async def test_a_wait_outside_the_rules_or_without_a_grant_is_refused(memory: Memory, lanes: Lanes) -> None:
+    url = memory.url("/entries:search")
+    for more in ({"max_wait_ms": 30_001}, {"max_wait_ms": -1}, {"wait_for": {"session_store": "x"}}):
+        assert await memory.code("POST", url, json=waiting(1, **more)) == (400, "INVALID_PARAMETER_VALUE")
+    stranger = memory.keys.header("stranger@example.com")
+
+    assert await memory.code("POST", url, json=waiting(1), headers=stranger) == (403, "PERMISSION_DENIED")
+    assert lanes.asked == []
