@@ -36,7 +36,7 @@ def files() -> dict[Path, str]:
     }
 
 
-# --- NATS ---------------------------------------------------------------------------------------------------------------
+# --- NATS -------------------------------------------------------------------------------------------------------------
 
 
 def users_conf() -> str:
@@ -112,11 +112,11 @@ def _subjects(verb: str, subjects: list[str]) -> list[str]:
     return [f"        {verb}: {{ allow: [", *(f'          "{subject}"' for subject in subjects), "        ] }"]
 
 
-# --- Caddy --------------------------------------------------------------------------------------------------------------
+# --- Caddy ------------------------------------------------------------------------------------------------------------
 
 
 def routes_caddy() -> str:
-    """One `handle` a route; they exclude each other in the order of the file, so the first match wins as in the table."""
+    """One `handle` a route: of these the first match wins, as in the table."""
     lines = ["# Made by deploy/generate.py from libs/contracts/routes.py; the first match wins. Do not edit."]
     for number, (service, pattern) in enumerate(ROUTES):
         lines += [
@@ -128,7 +128,7 @@ def routes_caddy() -> str:
     return "\n".join([*lines, ""])
 
 
-# --- The lock -----------------------------------------------------------------------------------------------------------
+# --- The lock ---------------------------------------------------------------------------------------------------------
 
 
 def requirements_lock() -> str:

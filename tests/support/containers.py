@@ -1,4 +1,4 @@
-"""`make test-containers`: the integration suite on Postgres and NATS in containers, then the end-to-end test on compose."""
+"""`make test-containers`: the integration suite on servers in containers, then the end-to-end test on compose."""
 
 import os
 import subprocess
