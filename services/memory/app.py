@@ -5,7 +5,7 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from libs.chassis.app import Chassis
-from libs.chassis.housekeeping import expiring
+from libs.chassis.housekeeping import expiring, run_pass
 from libs.chassis.metrics import Metrics
 from libs.chassis.permissions import permission_routes
 from libs.chassis.stores import Stores
@@ -22,17 +22,20 @@ from services.memory.handlers import Handlers
 from services.memory.indexing import Indexing
 from services.memory.search import Search
 from services.memory.settings import MemorySettings
+from services.memory.store import retention
 from services.memory.store.batches import Batches
 from services.memory.store.changes import EXPIRE_CHANGES, Changes
 from services.memory.store.entries import Entries
 from services.memory.store.erasures import Erasures
 from services.memory.store.index import Index
+from services.memory.store.postings import reanalysis
 from services.memory.store.progress import Progress
 from services.memory.store.purge import PURGE
 from services.memory.store.related import Distilling
 from services.memory.store.versions import Versions
 from services.memory.stores import MEMORY_STORE
 
+RETENTION_INTERVAL_S = 3600.0
 REVISIONS = Path(__file__).parent / "migrations"
 
 
@@ -63,7 +66,15 @@ def build(settings: MemorySettings, metrics: Metrics | None = None) -> FastAPI:
     chassis.every(
         "announce_erasures", settings.erasure_repeat_s, lambda: erasures.announce_again(settings.erasure_repeat_s)
     )
-    chassis.housekeep(PURGE, expiring("batches", "30 days"), expiring("erasures", "30 days"), EXPIRE_CHANGES)
+
+    async def retain() -> None:
+        for each in retention.PASSES:
+            await run_pass(chassis.unit_of_work, each)
+
+    chassis.every("retention", RETENTION_INTERVAL_S, retain)
+    chassis.housekeep(
+        PURGE, reanalysis(indexing), expiring("batches", "30 days"), expiring("erasures", "30 days"), EXPIRE_CHANGES
+    )
     routers = [
         store_routes(stores, settings.limits, settings.language),
         entry_routes(stores, entries, versions, search, freshness, settings.limits),

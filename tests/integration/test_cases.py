@@ -41,10 +41,11 @@ async def append(memstream: System, actor: str, session_id: str, *data: Any) -> 
     memstream.said["chats"] += len(data)
 
 
+@pytest.mark.parametrize("one_by_one", [True, False], ids=["one by one", "in one batch"])
 async def test_d04_back_to_an_earlier_value_keeps_three_versions_whatever_the_order_of_import(
-    memstream: System,
+    memstream: System, one_by_one: bool
 ) -> None:
-    pipeline = await memstream.pipeline()
+    pipeline = await memstream.pipeline(quiet_period_s=0 if one_by_one else 1)
     said = [
         ("sep", "I am back at Northwind.", "2026-09-05T10:00:00Z"),
         ("jan", "I work at Northwind.", "2026-01-05T10:00:00Z"),
@@ -52,7 +53,9 @@ async def test_d04_back_to_an_earlier_value_keeps_three_versions_whatever_the_or
     ]
     for session_id, text, at in said:
         await memstream.say("ana", session_id, text, occurred_at=at)
-        await memstream.settled(pipeline)
+        if one_by_one:
+            await memstream.settled(pipeline)
+    await memstream.settled(pipeline)
 
     employers = {path: text for path, text in (await memstream.memories("ana")).items() if "job" in path}
 

@@ -13,7 +13,7 @@ from tests.support.memory import Distiller, Memory, memory_service, said
 from tests.support.servers import PostgresServer
 from tests.support.service import WORKSPACE, Keys, chassis_of, key_directory
 
-RECEIPTS = ("erasures", "actor_epochs", "changes")
+RECEIPTS = ("erasures", "actor_epochs", "changes", "change_horizons")
 
 
 @pytest.fixture(scope="module")

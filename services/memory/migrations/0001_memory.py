@@ -18,7 +18,7 @@ create table actor_stats (
     total_length double precision not null default 0,
     primary key (store_uid, actor_id)
 );
-create index actor_stats_analysis on actor_stats (analysis_version, language);
+create index actor_stats_analysis on actor_stats (store_uid, language, analysis_version);
 
 create table entries (
     store_uid uuid not null,

@@ -50,7 +50,8 @@ class Batches:
             return known
         if batch.memory_epoch < await read_epoch(tx, batch.store_uid, batch.actor_id):
             return all_of(batch.changes, "erased", "the actor was erased in the memory store")
-        outcomes = [await self._apply(slots, batch, change, now) for change in batch.changes]
+        written: set[UUID] = set()
+        outcomes = [await self._apply(slots, batch, change, now, written) for change in batch.changes]
         await _advance(tx, batch)
         await tx.execute(
             "insert into batches (store_uid, batch_id, actor_id, outcomes) values ($1, $2, $3, $4)",
@@ -61,13 +62,18 @@ class Batches:
         )
         return outcomes
 
-    async def _apply(self, slots: Slots, batch: MemoriesDistilled, change: Change, now: datetime) -> AppliedChange:
+    async def _apply(
+        self, slots: Slots, batch: MemoriesDistilled, change: Change, now: datetime, written: set[UUID]
+    ) -> AppliedChange:
         problem = change_problem(change, self._max_path_bytes)
         if problem is not None:
             return AppliedChange(outcome="refused", entry_id=change.entry_id, reason=problem)
         slot = await _slot(slots, change)
         if slot is not None and change.op == "set" and slot.path != change.path:
             return outcome(Plan("refused", reason="path is not the path of the entry"), slot, None)
+        if slot is not None and slot.entry_uid in written:
+            # Decided before this batch's own first change of the slot: it follows on that one.
+            change = change.model_copy(update={"expected_version": slot.version})
         recorded_at = next_moment(now, slot)
         # Nothing is true before it is known: a clock that runs ahead must not outlive later words.
         at = min(in_utc(change.said_at), recorded_at)
@@ -79,11 +85,13 @@ class Batches:
         if planned.supports is not None:
             assert slot is not None  # noqa: S101 - only what exists can be confirmed
             await slots.support(slot, planned.supports, proofs)
+            written.add(slot.entry_uid)
             return outcome(planned, slot, planned.supports)
         entry = await _write(slots, slot, change, planned, recorded_at)
-        written = entry.last_version - len(planned.add) + 1
-        await slots.support(entry, written, proofs)
-        return outcome(planned, entry, written)
+        version = entry.last_version - len(planned.add) + 1
+        await slots.support(entry, version, proofs)
+        written.add(entry.entry_uid)
+        return outcome(planned, entry, version)
 
 
 async def _slot(slots: Slots, change: Change) -> Entry | None:

@@ -1,7 +1,7 @@
 """The slots of one actor, held until the transaction ends: the only way by which entries change.
 
 Lock order, everywhere: the actor's turn and the store (`access`), source epoch, idempotency key, the actor's row.
-Whoever holds that row holds all that the actor has, so nothing else needs a lock and no two writers wait for each other.
+Whoever holds that row holds all that the actor has: nothing else needs a lock and no two writers wait for each other.
 """
 
 import json
@@ -16,6 +16,7 @@ from libs.contracts.ids import uuid7
 from services.memory.domain import Addition, Around, Entry, Value, Version, holds_since
 from services.memory.indexing import Indexing
 from services.memory.store.access import OpenStore
+from services.memory.store.postings import reindex
 from services.memory.store.records import (
     ENTRY_COLUMNS,
     VERSION_COLUMNS,
@@ -51,7 +52,7 @@ class Slots:
     async def hold(cls, tx: Tx, store: OpenStore, actor_id: str, writer: Writer, indexing: Indexing) -> "Slots":
         """Waits for the actor's other writers; a new actor starts with the store's language."""
         locked = (
-            "select actor_no, language from actor_stats where store_uid = $1 and actor_id = $2 for update",
+            "select actor_no, language, analysis_version from actor_stats where store_uid = $1 and actor_id = $2 for update",
             store.store_uid,
             actor_id,
         )
@@ -66,6 +67,8 @@ class Slots:
                 indexing.version,
             )
             row = await tx.fetchrow(*locked)
+        if row["analysis_version"] != indexing.version:
+            await reindex(tx, store.store_uid, actor_id, row["actor_no"], row["language"], indexing)
         return cls(tx, store.store_uid, actor_id, row["actor_no"], row["language"], writer, indexing)
 
     async def at(self, path: str, session_id: str | None) -> Entry | None:
