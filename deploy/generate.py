@@ -2,7 +2,8 @@
 
 deploy/requirements.lock     the part of requirements.lock that a server needs
 deploy/nats/users.conf       one NATS user for each service, from libs/contracts/topology.py and what the services ask
-deploy/caddy/routes.caddy    which service answers which path, from libs/contracts/routes.py; the Helm chart has a copy
+deploy/caddy/routes.caddy    which service answers which path, from libs/contracts/routes.py
+deploy/helm/…/files/         copies of Caddy's two files, since a chart reads only what is below it
 """
 
 import ast
@@ -20,6 +21,7 @@ from libs.contracts.topology import CONSUMERS, STREAMS, consumers_of, stream_of
 
 ROOT = Path(__file__).parents[1]
 SERVICES = ("session", "distiller", "memory")
+CHART_FILES = Path("deploy/helm/memstream/files")
 NOT_IN_LOCK = {"memstream", "memstream-server"}
 BUILD = {"setuptools"}  # makes our own packages, then leaves the image
 PYTHONS = ("3.11", "3.13")
@@ -32,7 +34,8 @@ def files() -> dict[Path, str]:
         Path("deploy/requirements.lock"): requirements_lock(),
         Path("deploy/nats/users.conf"): users_conf(),
         Path("deploy/caddy/routes.caddy"): routes,
-        Path("deploy/helm/memstream/files/routes.caddy"): routes,
+        CHART_FILES / "routes.caddy": routes,
+        CHART_FILES / "Caddyfile": (ROOT / "deploy/caddy/Caddyfile").read_text(),
     }
 
 

@@ -1,9 +1,12 @@
 """What happens to a message: exceptions decide, handlers do not. The one place that acknowledges, delays and parks.
 
     returned, Duplicate                 acknowledged
-    Reject, invalid body                parked at once with the reason
+    Reject, invalid body or value       parked at once with the reason
     a dependency of ours away           back after a delay, for as long as it takes
     Retry, anything else                back after the consumer's next delay; parked when its attempts are used up
+
+Attempts are counted here and not by the broker, which also counts what an outage or a killed replica cost: a message
+may be tried more often than its consumer says, never less.
 
 A long handler keeps its message by saying so at a third of the consumer's `ack_wait`. A request (no JetStream metadata)
 is answered with `Refused` when its handler fails.
@@ -12,8 +15,10 @@ is answered with `Refused` when its handler fails.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
+import asyncpg
 from fast_depends.exceptions import ValidationError as DependencyValidationError
 from faststream import BaseMiddleware, ContextRepo
 from faststream.exceptions import NackMessage
@@ -29,8 +34,13 @@ from libs.chassis.parked import ParkedMessages
 from libs.contracts.requests import Refused
 from libs.contracts.topology import Consumer
 
-INVALID = (ValidationError, DependencyValidationError, ValueError)
+# A value that the database refuses, it will refuse again.
+INVALID = (ValidationError, DependencyValidationError, ValueError, asyncpg.DataError)
 AWAY_DELAY_S = 5.0
+REMEMBERED = 10_000
+
+# A message of a consumer: the broker's sequence begins anew when it loses its data, hence the time.
+Key = tuple[str, int, datetime]
 
 log = logger(__name__)
 
@@ -42,6 +52,17 @@ class Delivery:
         self.consumers: Mapping[str, Consumer] = {consumer.durable: consumer for consumer in consumers}
         self.parked = parked
         self.metrics = metrics
+        self._failures: dict[Key, int] = {}
+
+    def failed(self, key: Key) -> int:
+        """Counts a failure that was the message's own; which one it was."""
+        if len(self._failures) >= REMEMBERED:
+            self._failures.clear()
+        self._failures[key] = self._failures.get(key, 0) + 1
+        return self._failures[key]
+
+    def forget(self, key: Key) -> None:
+        self._failures.pop(key, None)
 
     def __call__(self, msg: Msg | None, /, *, context: ContextRepo) -> "_Delivery":
         return _Delivery(msg, context=context, owner=self)
@@ -63,8 +84,10 @@ class _Delivery(BaseMiddleware[Any, Any]):
         except NotJSMessageError:
             return await self._answer(call_next, msg)
         consumer = self._owner.consumers[metadata.consumer]
+        key = (metadata.consumer, metadata.sequence.stream, metadata.timestamp)
         async with _kept(msg, consumer):
-            outcome = await self._handle(call_next, msg, consumer, metadata.num_delivered)
+            outcome = await self._handle(call_next, msg, consumer, key)
+        self._owner.forget(key)
         self._owner.count(consumer, outcome)
         return None
 
@@ -83,20 +106,22 @@ class _Delivery(BaseMiddleware[Any, Any]):
         call_next: Callable[[StreamMessage[Any]], Awaitable[Any]],
         msg: StreamMessage[Any],
         consumer: Consumer,
-        attempt: int,
+        key: Key,
     ) -> str:
         try:
             await call_next(msg)
         except Duplicate:
             return "duplicate"
         except Reject as rejected:
-            return await self._park(msg, consumer, attempt, str(rejected))
+            return await self._park(msg, consumer, self._owner.failed(key), str(rejected))
         except INVALID as invalid:
-            return await self._park(msg, consumer, attempt, f"invalid body: {type(invalid).__name__}")
+            reason = f"invalid body: {type(invalid).__name__}"
+            return await self._park(msg, consumer, self._owner.failed(key), reason)
         except (Unavailable, OutcomeUnknown):
             self._owner.count(consumer, "away")
             raise NackMessage(delay=AWAY_DELAY_S) from None
         except Exception as failed:  # an unknown failure is a late message, never a lost one
+            attempt = self._owner.failed(key)
             reason = str(failed) if isinstance(failed, Retry) else type(failed).__name__
             if not isinstance(failed, Retry):
                 log.error("handler_failed", consumer=consumer.durable, attempt=attempt, exc_info=failed)

@@ -76,6 +76,23 @@ class ChangedSessions(Message):
     gone: bool = False
 
 
+class FindSession(Message):
+    """The session of a name."""
+
+    subject: ClassVar[str] = "session.session.find"
+
+    store_uid: UUID
+    session_id: str
+
+
+class FoundSession(Message):
+    """Nothing is set when there is no such session."""
+
+    session_uid: UUID | None = None
+    actor_id: str = ""
+    last_position: int = 0
+
+
 class AuthorizeStore(Message):
     """May this principal use this store? Ask by name (`store_id`) or by uid."""
 

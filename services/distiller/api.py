@@ -217,8 +217,9 @@ class PipelineApi:
                 )
                 if updated.trigger == "CONTINUOUS":
                     await self._lanes.make_due(tx, updated.pipeline_uid)
-        if {"model", "instructions"} & changes.keys():
+        if {"model", "instructions", "daily_token_budget"} & changes.keys():
             await self._lanes.redrive(pipeline.pipeline_uid)
+            self._workers.due_in(0)
         return _pipeline(updated)
 
     async def delete(self, pipeline_id: str, caller: Authenticated) -> Any:

@@ -6,12 +6,14 @@ from libs.chassis import metrics as chassis_metrics
 from libs.chassis.app import Chassis
 from libs.chassis.housekeeping import Pass
 from libs.contracts import events, requests
+from services.distiller.access import Access
 from services.distiller.api import PipelineApi
 from services.distiller.distil import Distiller
 from services.distiller.handlers import Handlers, Marker, Unanswered
 from services.distiller.lanes import LaneWorkers
 from services.distiller.llm import Models
 from services.distiller.metrics import Metrics
+from services.distiller.reading import Reader
 from services.distiller.runs import Runner
 from services.distiller.settings import DistillerSettings
 from services.distiller.store import Batches, Lanes, Pipelines, Runs
@@ -33,7 +35,8 @@ def build(
     pipelines, lanes = Pipelines(chassis.database), Lanes(chassis.database)
     batches, runs = Batches(chassis.database), Runs(chassis.database)
 
-    distiller = Distiller(settings, models, pipelines, lanes, batches, unit_of_work, bus.ask, counted)
+    reader = Reader(settings, bus.ask)
+    distiller = Distiller(models, pipelines, lanes, batches, unit_of_work, Access(bus.ask), reader, counted)
     workers = LaneWorkers(settings, lanes, distiller, counted)
     runner = Runner(settings, runs, pipelines, workers, unit_of_work, bus.ask)
     sweeper = Sweeper(settings, pipelines, lanes, workers, bus.ask, counted)

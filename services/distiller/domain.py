@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+from pydantic import BaseModel, ConfigDict
+
 from libs.contracts.events import Change, Evidence, Range
 from libs.contracts.limits import CHANGES_PER_BATCH, DESCRIPTION_CHARS, STATEMENT_CHARS
 from libs.contracts.requests import Line, PrincipalType, RelatedEntry, Transcript
@@ -108,14 +110,36 @@ class Fenced(Exception):
     """The lease was lost to another worker: nothing of this one's work counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Numbered:
+class Numbered(BaseModel):
     """A line in a batch, with where it came from."""
+
+    model_config = ConfigDict(frozen=True)
 
     asked: AskedLine
     session_uid: UUID
     position: int
     appended_at: datetime
+
+
+class Question(BaseModel):
+    """All that a distillation asks about, which its answer is checked against, also by another worker after a crash."""
+
+    lines: list[Numbered]
+    ranges: list[Range]
+    again_left: dict[UUID, list[int]]
+    complete: bool
+    oldest_appended_at: datetime | None
+    related: list[RelatedEntry]
+    source_epoch: int
+    memory_epoch: int
+
+    @property
+    def asked(self) -> list[AskedLine]:
+        return [line.asked for line in self.lines]
+
+    @property
+    def has_evidence(self) -> bool:
+        return any(not line.asked.context for line in self.lines)
 
 
 @dataclass
@@ -169,7 +193,9 @@ class Portion:
         if not text:
             return
         asked = AskedLine(number=len(self.lines) + 1, role=line.role, text=text, said_at=line.said_at, context=context)
-        self.lines.append(Numbered(asked, behind.session_uid, line.position, line.appended_at))
+        self.lines.append(
+            Numbered(asked=asked, session_uid=behind.session_uid, position=line.position, appended_at=line.appended_at)
+        )
         self.tokens += estimated_tokens(text)
         self.evidence_lines += not context
 
@@ -184,7 +210,7 @@ class Portion:
         """What memory itself said is context only: a fact must not become its own evidence."""
         statements = [_plain(entry.statement) for entry in related if not entry.retired and entry.statement]
         lines = [
-            replace(line, asked=line.asked.model_copy(update={"context": True}))
+            line.model_copy(update={"asked": line.asked.model_copy(update={"context": True})})
             if not line.asked.context and _is_echo(line.asked, statements)
             else line
             for line in self.lines
@@ -214,14 +240,6 @@ def known_entries(related: Iterable[RelatedEntry]) -> list[KnownEntry]:
         for entry in related
         if not entry.retired
     ]
-
-
-def request_sha256(model: str, instructions: str | None, lines: Sequence[Numbered]) -> bytes:
-    """What makes two requests the same question: model, instructions and the very lines, wherever they were read."""
-    digest = hashlib.sha256(f"{model}\x00{instructions or ''}".encode("utf-8", "surrogatepass"))
-    for line in lines:
-        digest.update(f"\x00{line.session_uid}:{line.position}:{line.asked.context}".encode())
-    return digest.digest()
 
 
 def changes_of(answer: Answer, lines: Sequence[Numbered], related: Iterable[RelatedEntry]) -> list[Change]:

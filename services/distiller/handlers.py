@@ -1,7 +1,9 @@
 """What the distiller does when something happened elsewhere."""
 
 import asyncio
+from collections.abc import Sequence
 
+from libs.chassis.errors import ApiError
 from libs.chassis.outbox import OutboxRow
 from libs.chassis.parked import ParkedMessages
 from libs.chassis.unit_of_work import UnitOfWork
@@ -52,21 +54,29 @@ class Marker:
         while self._waiting:
             batch, self._waiting = self._waiting[:MARKS_AT_ONCE], self._waiting[MARKS_AT_ONCE:]
             try:
-                _, due_in_s = await self._lanes.mark([mark for mark, _ in batch])
-            except Exception as failed:
+                await self._settle(batch)
+            finally:
                 for _, future in batch:
-                    if not future.done():
-                        future.set_exception(failed)
-                continue
-            except BaseException:
-                for _, future in batch:
-                    future.cancel()
-                raise
-            if due_in_s is not None:
-                self._workers.due_in(due_in_s)
+                    future.cancel()  # of those that have heard nothing
+
+    async def _settle(self, batch: Sequence[tuple[Mark, asyncio.Future[None]]]) -> None:
+        """In one statement; when the database refuses it one by one, so that a bad mark is alone with its fate."""
+        try:
+            _, due_in_s = await self._lanes.mark([mark for mark, _ in batch])
+        except Exception as failed:
+            if len(batch) > 1 and not isinstance(failed, ApiError):
+                for each in batch:
+                    await self._settle([each])
+                return
             for _, future in batch:
                 if not future.done():
-                    future.set_result(None)
+                    future.set_exception(failed)
+            return
+        if due_in_s is not None:
+            self._workers.due_in(due_in_s)
+        for _, future in batch:
+            if not future.done():
+                future.set_result(None)
 
 
 class Handlers:

@@ -10,7 +10,7 @@ from libs.chassis.openapi import document
 from libs.chassis.permissions import permission_routes
 from libs.chassis.stores import Stores
 from libs.contracts.events import DistillerActorErased, MemoryActorErased
-from libs.contracts.requests import AuthorizeSessionStore, ReadTranscript, SessionsChanged
+from libs.contracts.requests import AuthorizeSessionStore, FindSession, ReadTranscript, SessionsChanged
 from services.session.api.erasures import erasure_routes
 from services.session.api.items import OPERATIONS, ItemRoutes
 from services.session.api.neighbours import CONFIG_PATH, neighbour_routes
@@ -41,6 +41,7 @@ def build(settings: SessionSettings, metrics: Metrics | None = None) -> FastAPI:
 
     chassis.bus.answer(ReadTranscript, handlers.read_transcript)
     chassis.bus.answer(SessionsChanged, handlers.sessions_changed)
+    chassis.bus.answer(FindSession, handlers.find_session)
     chassis.bus.answer(AuthorizeSessionStore, handlers.authorize_store)
     chassis.bus.consume(DistillerActorErased, handlers.on_distiller_actor_erased)
     chassis.bus.consume(MemoryActorErased, handlers.on_memory_actor_erased)

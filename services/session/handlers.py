@@ -7,6 +7,8 @@ from libs.contracts.limits import REPLY_BYTES
 from libs.contracts.requests import (
     AuthorizeSessionStore,
     ChangedSessions,
+    FindSession,
+    FoundSession,
     Line,
     ReadTranscript,
     SessionsChanged,
@@ -75,6 +77,9 @@ class Handlers:
             cursor=request.cursor,
             limit=min(max(request.limit, 1), SESSIONS_MAX),
         )
+
+    async def find_session(self, request: FindSession) -> FoundSession:
+        return await self._transcripts.find(request.store_uid, request.session_id)
 
     async def authorize_store(self, request: AuthorizeSessionStore) -> StoreAuthorization:
         found = await self._stores.authorize(

@@ -16,9 +16,8 @@ from tests.bench.growth import growth_rows
 from tests.bench.reloads import reload_rows
 from tests.bench.report import Machine, Row, show, write
 from tests.bench.resting import resting_rows
-from tests.bench.stand import BUILD, Stand, stand
+from tests.bench.stand import BUILD, SERVICES, Stand, stand
 from tests.bench.windows import WINDOW_S
-from tests.support.cluster import SERVICES
 
 GROUPS = ("append", "reload", "growth", "freshness")
 DEADLINE_S = 600.0
@@ -43,14 +42,14 @@ class Bench:
         if "freshness" in self._groups:
             self._say("starting Postgres, NATS and the three services")
             async with stand(*SERVICES) as whole:
-                self.machine = self.machine or await Machine.of(whole.postgres.dsn())
+                self.machine = self.machine or await Machine.of(whole.postgres_dsn)
                 self._say("append → searchable")
                 self._add(await freshness_rows(whole))
                 self._say("memory at rest")
                 self._add(await resting_rows(whole, "distilling"))
 
     async def _session(self, one: Stand) -> None:
-        self.machine = await Machine.of(one.postgres.dsn())
+        self.machine = await Machine.of(one.postgres_dsn)
         if "append" in self._groups:
             self._say("append, in turns with the limit")
             self._add(await append_rows(one, self._window_s))

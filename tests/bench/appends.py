@@ -30,7 +30,7 @@ async def append_rows(stand: Stand, window_s: float) -> list[Row]:
         loads["limit 1"] = await bare.appends(1, ITEMS, 1000)
         loads[f"limit {POOL}"] = await bare.appends(POOL, ITEMS, 2000)
         found = await side_by_side(loads, window_s)
-    waiting = await stand.cluster.count("session", "outbox")
+    waiting = await stand.unpublished("session")
     alone, most = found["limit 1"], found[f"limit {POOL}"]
     return [
         Row("append 2 items, 1 client, p50", "ms", found["1"].p50_ms, alone.p50_ms, at_most(5), _note(found["1"])),

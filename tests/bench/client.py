@@ -1,11 +1,10 @@
-"""The smallest HTTP/1.1 client that can keep a service busy: requests are bytes, an answer is awaited, nothing is parsed
-but its status and length.
-"""
+"""The smallest HTTP/1.1 client that can keep a service busy: of an answer it reads the status and the length."""
 
 import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import cast
 from urllib.parse import urlsplit
 
 ANSWER_DEADLINE_S = 30.0
@@ -27,8 +26,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():
@@ -59,7 +57,8 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("the connection is closed")
         loop = asyncio.get_running_loop()
-        self._answer = answer = loop.create_future()
+        answer: asyncio.Future[bytes] = loop.create_future()
+        self._answer = answer
         deadline = loop.call_later(ANSWER_DEADLINE_S, _give_up, answer)
         self._transport.write(request)
         try:
@@ -85,7 +84,7 @@ async def connections(url: str, count: int) -> AsyncIterator[list[Connection]]:
     opened: list[Connection] = []
     try:
         for _ in range(count):
-            _, connection = await loop.create_connection(Connection, where.hostname, where.port)
+            _, connection = await loop.create_connection(Connection, where.hostname or "", where.port or 80)
             opened.append(connection)
         yield opened
     finally:

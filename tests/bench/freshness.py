@@ -21,10 +21,10 @@ from nats.aio.msg import Msg
 from libs.contracts.events import BatchesApplied
 from tests.bench.client import BadAnswer, Connection, connections, request_bytes
 from tests.bench.report import Row, at_most
-from tests.bench.stand import Stand
+from tests.bench.stand import ENTRIES, MEMORY_STORE, SESSION_STORE, SESSIONS, Stand
 from tests.bench.windows import percentile
-from tests.support.cluster import ENTRIES, SESSIONS
 from tests.support.load import Script
+from tests.support.service import until
 
 PER_S = 100
 ACTORS = 500
@@ -88,9 +88,7 @@ class Freshness:
                 due = begun + each.number / PER_S
                 await asyncio.sleep(due - asyncio.get_running_loop().time())
                 self._start(self._append(each, due))
-            async with asyncio.timeout(SETTLE_DEADLINE_S):
-                while self._tasks or any(self._waiting.values()):
-                    await asyncio.sleep(0.05)
+            await until(lambda: not self._tasks and not any(self._waiting.values()), deadline_s=SETTLE_DEADLINE_S)
         for each in told:
             await self._search(each)
         if self._missed:
@@ -152,7 +150,10 @@ class Freshness:
 
 
 async def freshness_rows(stand: Stand) -> list[Row]:
-    await stand.cluster.set_up(quiet_period_s=0, max_wait_s=1)
+    await stand.post("memory", "/memory-stores", {"display_name": MEMORY_STORE})
+    policy = {"trigger": "CONTINUOUS", "quiet_period_s": 0}
+    stores = {"session_store": SESSION_STORE, "memory_store": MEMORY_STORE}
+    await stand.post("distiller", "/memory-pipelines", {**stores, "dreamer_policy": policy})
     async with (
         connections(stand.url("session"), CONNECTIONS) as session,
         connections(stand.url("memory"), CONNECTIONS) as memory,

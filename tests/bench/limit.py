@@ -51,6 +51,8 @@ async def limit(dsn: str) -> AsyncIterator[Limit]:
     async with asyncpg.create_pool(dsn, min_size=POOL, max_size=POOL) as pool:
         connections = [await pool.acquire() for _ in range(POOL)]
         await connections[0].execute(TABLE)
-        yield Limit(connections)
-        for connection in connections:
-            await pool.release(connection)
+        try:
+            yield Limit(connections)
+        finally:
+            for connection in connections:
+                await pool.release(connection)

@@ -1,5 +1,6 @@
 """Rows, what they must reach, the file and the table."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -80,13 +81,14 @@ class Machine:
     async def of(cls, dsn: str) -> "Machine":
         connection = await asyncpg.connect(dsn, timeout=30)
         try:
-            shown = [
+            version, synchronous_commit, fsync = [
                 str(await connection.fetchval(f"show {name}"))
                 for name in ("server_version", "synchronous_commit", "fsync")
             ]
         finally:
             await connection.close()
-        return cls(len(os.sched_getaffinity(0)), *shown, _commit())
+        commit = await asyncio.to_thread(_commit)
+        return cls(len(os.sched_getaffinity(0)), version, synchronous_commit, fsync, commit)
 
 
 def ordered(rows: Sequence[Row]) -> list[Row]:

@@ -15,8 +15,8 @@ async def resting_rows(stand: Stand, after: str) -> list[Row]:
     """A row for each service of the stand; `after` says what it did before."""
     await asyncio.sleep(REST_S)
     rows = []
-    for service in dict.fromkeys(replica.service for replica in stand.cluster.replicas):
-        memory = psutil.Process(stand.pid(service)).memory_full_info()
+    for service, running in stand.services.items():
+        memory = psutil.Process(running.process.pid).memory_full_info()
         note = f"resident set after {after}; proportional set {memory.pss / 1e6:.0f} MB"
         rows.append(
             Row(

@@ -7,16 +7,15 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tests.bench.client import Connection, request_bytes
-from tests.bench.stand import Stand
+from tests.bench.stand import SESSIONS, Stand
 from tests.bench.windows import Step
-from tests.support.cluster import SESSIONS
 
 ITEMS = [
     json.dumps(
         {
             "type": "message",
             "role": "user",
-            "content": "Could you move my appointment at the dentist to Thursday afternoon, and tell Marta that I am late?",
+            "content": "Could you move my appointment at the dentist to Thursday afternoon, and tell Marta?",
         }
     ),
     json.dumps(

@@ -1,77 +1,148 @@
 """What is measured: embedded servers as in standalone, with fsync, and each service a process of its own."""
 
-import random
+import asyncio
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import asyncpg
+import httpx
 
+from libs.contracts.routes import BASE
 from services.standalone.databases import make_databases, migrate
-from services.standalone.embedded import EmbeddedNats, EmbeddedPostgres
-from tests.support.cluster import ROOT, Cluster, Replica
-from tests.support.service import Keys, key_directory
+from services.standalone.embedded import EmbeddedNats, EmbeddedPostgres, free_port
+from tests.support.service import Keys, key_directory, until
 
+ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build"  # on the disk of `.memstream`: a RAM disk would make fsync free
+SERVICES = ("session", "distiller", "memory")
+SESSION_STORE, MEMORY_STORE = "chats", "facts"
+SESSIONS = f"{BASE}/session-stores/{SESSION_STORE}/sessions"
+ENTRIES = f"{BASE}/memory-stores/{MEMORY_STORE}/entries"
 LIMIT_DATABASE = "bench_limit"
+READY_DEADLINE_S = 60.0
+STOP_DEADLINE_S = 15.0
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running process."""
+
+    name: str
+    url: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @classmethod
+    def start(cls, name: str, environment: Mapping[str, str], log: Path) -> "Service":
+        port = free_port()
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", f"services.{name}"],
+                cwd=ROOT,
+                env={**environment, "HTTP_PORT": str(port), "PATH": os.defpath},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C reaches it only through us
+            )
+        return cls(name, f"http://127.0.0.1:{port}", process, log)
+
+    async def is_ready(self) -> bool:
+        """Serves, and hears NATS; raises when it has ended."""
+        if self.process.poll() is not None:
+            raise RuntimeError(f"{self.name} ended with status {self.process.returncode}")
+        try:
+            async with httpx.AsyncClient(timeout=5) as client:
+                answer = await client.get(f"{self.url}/readyz")
+        except httpx.TransportError:
+            return False
+        return bool(answer.json().get("status") == "ready")
+
+    async def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.to_thread(self.process.wait, STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            await asyncio.to_thread(self.process.wait, STOP_DEADLINE_S)
 
 
 @dataclass(frozen=True)
 class Stand:
-    cluster: Cluster
-    postgres: EmbeddedPostgres
-    keys: Keys
+    services: Mapping[str, Service]
+    headers: dict[str, str]
+    postgres_dsn: str
     limit_dsn: str
     nats_url: str
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return self.keys.header()
+    dsns: Mapping[str, str]
 
     def url(self, service: str) -> str:
-        return self.cluster.of(service)[0].url
+        return self.services[service].url
 
-    def pid(self, service: str) -> int:
-        process = self.cluster.of(service)[0].process
-        assert process is not None
-        return process.pid
+    async def post(self, service: str, path: str, body: Any) -> None:
+        async with httpx.AsyncClient(timeout=30, headers=self.headers) as client:
+            answer = await client.post(f"{self.url(service)}{BASE}{path}", json=body)
+        answer.raise_for_status()
+
+    async def unpublished(self, service: str) -> int:
+        """Rows in its outbox."""
+        connection = await asyncpg.connect(self.dsns[service], timeout=30)
+        try:
+            return int(await connection.fetchval("select count(*) from outbox"))
+        finally:
+            await connection.close()
 
 
 @asynccontextmanager
 async def stand(*services: str) -> AsyncIterator[Stand]:
     """Servers with fresh databases, and these services ready; everything is stopped and removed at the end."""
     async with AsyncExitStack() as stack:
-        BUILD.mkdir(exist_ok=True)
-        directory = Path(tempfile.mkdtemp(prefix="bench-", dir=BUILD))
-        stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        directory.chmod(0o755)  # Postgres may run as another account
+        directory = stack.enter_context(_directory())
+        keys = stack.enter_context(key_directory())
         postgres = EmbeddedPostgres(directory / "postgres")
         await postgres.start()
         stack.push_async_callback(postgres.stop, immediate=True)
         nats = EmbeddedNats(directory / "nats")
         await nats.start()
         stack.push_async_callback(nats.stop)
-        keys = stack.enter_context(key_directory())
         dsns = await make_databases(postgres)
         await migrate(dsns)
         await _create_database(postgres, LIMIT_DATABASE)
-        replicas = [
-            Replica(service, _environment(dsns[service], nats, keys), directory / f"{service}.log")
-            for service in services
-        ]
-        cluster = Cluster(postgres, nats, keys, dsns, replicas, random.Random(0))
-        stack.push_async_callback(cluster.stop)
-        for replica in replicas:
-            replica.start()
+        running: dict[str, Service] = {}
+        for name in services:
+            log = directory / f"{name}.log"
+            running[name] = Service.start(name, _environment(dsns[name], nats, keys), log)
+            stack.push_async_callback(running[name].stop)
         try:
-            await cluster.ready()
-            yield Stand(cluster, postgres, keys, postgres.dsn(LIMIT_DATABASE), nats.url)
+            for service in running.values():
+                await until(service.is_ready, deadline_s=READY_DEADLINE_S)
+            made = Stand(running, keys.header(), postgres.dsn(), postgres.dsn(LIMIT_DATABASE), nats.url, dsns)
+            await made.post("session", f"/session-stores?session_store_id={SESSION_STORE}", {})
+            yield made
         except Exception:
-            print(cluster.tail(20))
+            for service in running.values():
+                print(f"--- {service.name}\n{_tail(service.log)}", file=sys.stderr)
             raise
+
+
+@contextmanager
+def _directory() -> Iterator[Path]:
+    BUILD.mkdir(exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="bench-", dir=BUILD))
+    directory.chmod(0o755)  # Postgres may run as another account
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _environment(dsn: str, nats: EmbeddedNats, keys: Keys) -> dict[str, str]:
@@ -90,3 +161,7 @@ async def _create_database(postgres: EmbeddedPostgres, name: str) -> None:
         await connection.execute(f'create database "{name}"')
     finally:
         await connection.close()
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-20:])

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import httpx
@@ -37,6 +37,10 @@ OTHER_SERVICES = ("memory", "memories")
 BO = StorePrincipal(name="bo@example.com", principal_type=PrincipalType.USER)
 
 
+def mask(*paths: str) -> FieldMask:
+    return FieldMask(list(paths))  # type: ignore[no-untyped-call]
+
+
 @dataclass(frozen=True)
 class Published:
     url: str
@@ -56,7 +60,7 @@ async def published(postgres: PostgresServer) -> AsyncIterator[Published]:
 class Recorded:
     """An `AgentKitAPI` that remembers which of its methods were called."""
 
-    called: set[str] = set()
+    called: ClassVar[set[str]] = set()
 
     def __init__(self, api: AgentKitAPI) -> None:
         self._api = api
@@ -83,7 +87,7 @@ async def test_a_store_lives_its_life(published: Published, store: str) -> None:
     def story() -> None:
         api = kit(published)
         changed = api.update_session_store(
-            store, SessionStore(metadata={"team": "a"}), FieldMask(["description", "metadata"])
+            store, SessionStore(metadata={"team": "a"}), mask("description", "metadata")
         )
         assert (changed.description, changed.metadata) == (None, {"team": "a"})
         assert api.get_session_store(store) == changed
@@ -106,7 +110,7 @@ async def test_a_session_lives_its_life(published: Published, store: str) -> Non
         assert (made.session_id, made.actor_id, made.root_session_id) == ("s1", "ana", "s1")
         child = api.create_session(store, Session(actor_id="ana", parent_session_id="s1"))
         assert (child.parent_session_id, child.root_session_id) == ("s1", "s1")
-        changed = api.update_session(made.name, Session(actor_id="ana", metadata={"b": "2"}), FieldMask(["metadata"]))
+        changed = api.update_session(made.name, Session(actor_id="ana", metadata={"b": "2"}), mask("metadata"))
         assert api.get_session(made.name) == changed
         assert changed.metadata == {"b": "2"}
         for n in range(25):
@@ -181,7 +185,7 @@ async def test_errors_arrive_as_the_clients_own_classes(published: Published, st
         with pytest.raises(InvalidParameterValue):
             api.append_session_items(session, [])
         with pytest.raises(InvalidParameterValue, match="metadata"):
-            api.update_session(session, Session(actor_id="x"), FieldMask(["actor_id"]))
+            api.update_session(session, Session(actor_id="x"), mask("actor_id"))
         with pytest.raises(InvalidParameterValue):
             list(api.list_sessions(store, page_size=101))
         with pytest.raises(NotFound):

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 
 import nats
 from nats.aio.client import Client
-from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
@@ -38,7 +37,7 @@ async def published(stream: JetStreamContext, subject: str) -> list[bytes]:
             for message in await subscription.fetch(100, timeout=FETCH_TIMEOUT_S):
                 found.append(message.data)
                 await message.ack()
-    except NatsTimeoutError:
+    except TimeoutError:
         return found
     finally:
         await subscription.unsubscribe()

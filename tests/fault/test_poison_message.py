@@ -35,6 +35,10 @@ async def parked(running: Cluster, service: str) -> list[dict[str, Any]]:
     return messages
 
 
+async def is_parked(running: Cluster) -> bool:
+    return len(await parked(running, "distiller")) == 1
+
+
 async def test_a_message_that_cannot_be_read_is_parked_at_once_with_its_reason(running: Cluster, load: Load) -> None:
     async with connected(running.nats.url) as client:
         for subject, (_, payloads) in POISONS.items():
@@ -57,49 +61,46 @@ async def test_a_message_that_cannot_be_read_is_parked_at_once_with_its_reason(r
     await judged(running, load.ledger)
 
 
-async def test_a_mark_that_the_database_refuses_does_not_hold_up_what_came_with_it(
-    running: Cluster, load: Load
-) -> None:
+async def test_a_value_that_the_database_refuses_is_parked_alone(running: Cluster, load: Load) -> None:
+    """Marks are written many at once: those beside a bad one must not share its fate."""
     (store_uid,) = (await running.rows("session", "select store_uid from session_stores"))[0]
-    poison = ItemsAppended(
-        workspace_id=WORKSPACE,
-        store_uid=store_uid,
-        session_uid=uuid7(),
-        session_id="nul",
-        actor_id="a\x00b",
-        last_position=1,
-    ).model_dump_json()
-    events = ItemsAppended(
-        workspace_id=WORKSPACE,
-        store_uid=store_uid,
-        session_uid=uuid7(),
-        session_id="beside",
-        actor_id="beside",
-        last_position=1,
-    ).model_dump_json()
+    wave = 40
+
+    def appended(session: str, actor: str) -> bytes:
+        return (
+            ItemsAppended(
+                workspace_id=WORKSPACE,
+                store_uid=store_uid,
+                session_uid=uuid7(),
+                session_id=session,
+                actor_id=actor,
+                last_position=1,
+            )
+            .model_dump_json()
+            .encode()
+        )
 
     async with connected(running.nats.url) as client:
-        stream = client.jetstream()
-        for _ in range(20):
-            await client.publish(ItemsAppended.subject, poison.encode())
-            await client.publish(ItemsAppended.subject, events.encode())
+        for number in range(wave):
+            await client.publish(ItemsAppended.subject, appended(f"{load.name}-{number}", load.name))
+            if number == wave // 2:
+                await client.publish(ItemsAppended.subject, appended(load.name, "nul\x00"))
         await client.flush()
-        assert stream is not None
 
-    async def is_marked() -> bool:
-        return await running.count("distiller", "lane_sessions", "session_id = 'beside'") == 1
+    async def all_others_are_marked() -> bool:
+        return await running.count("distiller", "lane_sessions", f"actor_id = '{load.name}'") == wave
 
-    await until(is_marked)
+    await until(all_others_are_marked)
+    await until(lambda: is_parked(running))
+    (message,) = await parked(running, "distiller")
+    assert "CharacterNotInRepertoire" in message["reason"]
 
 
 async def test_a_parked_message_goes_round_again_with_one_call(running: Cluster) -> None:
     async with connected(running.nats.url) as client:
         await publish(client.jetstream(), ItemsAppended.subject, b'{"workspace_id": 1}')
 
-    async def is_parked() -> bool:
-        return len(await parked(running, "distiller")) == 1
-
-    await until(is_parked)
+    await until(lambda: is_parked(running))
     (first,) = await parked(running, "distiller")
     header = running.keys.header(admin=True)
 

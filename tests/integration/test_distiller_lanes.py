@@ -206,10 +206,13 @@ async def test_concurrent_marks_and_commits_neither_deadlock_nor_lose_a_position
         for _ in range(120):
             for uid, actor, _, token in await store.lanes.due(4, 4, ()):
                 lease = await store.lanes.lease(uid, actor, token, 30)
-                if lease is not None:
-                    [behind] = await store.lanes.behind(lease, 10)
-                    await hand_over(store, pipeline, lease, behind.wanted)
+                if lease is None:
+                    continue
+                if behind := await store.lanes.behind(lease, 10):
+                    await hand_over(store, pipeline, lease, behind[0].wanted)
                     await settle(store, pipeline, actor)
+                else:
+                    await store.lanes.release(lease)
 
     await asyncio.gather(mark(), mark(), distil(), distil())
     await distil()

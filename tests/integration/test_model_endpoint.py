@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from libs.chassis.errors import Unavailable
+from services.distiller.store import Lanes
 from tests.support import scripted_model as scripted
 from tests.support.scripted_model import Behaviour, ScriptedModel, scripted_model
 from tests.support.servers import NatsServer, PostgresServer
@@ -145,6 +147,49 @@ async def test_an_answer_cut_at_the_output_limit_is_asked_again_in_smaller_porti
     assert model.calls <= 5
     assert await usage(memstream) == {"truncated": 1, "answered": model.calls - 1}
     assert len({str(request["messages"]) for request in model.requests}) == model.calls, "no identical request twice"
+
+
+async def test_an_answer_that_was_paid_for_is_used_by_whoever_comes_after(
+    memstream: System, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hand_over, interrupted = Lanes.hand_over, []
+
+    async def interrupt_once(self: Lanes, *args: Any, **kwargs: Any) -> bool:
+        if not interrupted:
+            interrupted.append(True)
+            raise Unavailable
+        return await hand_over(self, *args, **kwargs)
+
+    monkeypatch.setattr(Lanes, "hand_over", interrupt_once)
+    pipeline = await memstream.pipeline()
+
+    await memstream.say("ana", "s1", "Tea is what I drink")
+    await until(lambda: interrupted)
+    await memstream.say("ana", "s2", "Rain or shine")
+    await memstream.settled(pipeline)
+
+    assert len(await memstream.memories("ana")) == 2
+    assert [len(scripted.asked_lines(request)) for request in model.requests] == [1, 1], "no line was asked twice"
+
+
+async def test_a_spent_daily_budget_makes_work_wait_not_vanish(memstream: System, model: ScriptedModel) -> None:
+    pipeline = await memstream.pipeline(daily_token_budget=100)
+    await memstream.say("ana", "s1", "Tea is what I drink")
+    await memstream.settled(pipeline)
+
+    await memstream.say("ana", "s2", "Rain or shine")
+
+    async def waits() -> bool:
+        return "daily_token_budget" in ((await lane(memstream, pipeline))["reason"] or "")
+
+    await until(waits)
+    assert (await lane(memstream, pipeline))["attempts"] == 0
+    assert model.calls == 1
+    await memstream.call(
+        "PATCH", f"/{pipeline}?update_mask=dreamer_policy.daily_token_budget", json={"dreamer_policy": {}}
+    )
+    await memstream.settled(pipeline)
+    assert len(await memstream.memories("ana")) == 2
 
 
 async def test_a_server_without_json_schema_is_asked_for_plain_json(model: ScriptedModel) -> None:

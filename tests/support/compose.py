@@ -5,11 +5,14 @@ import os
 import secrets
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from services.standalone.embedded import free_port
 
@@ -17,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 SERVICES = ("session", "distiller", "memory")
 UP_DEADLINE_S = 1200.0  # the first time builds the image
 COMMAND_DEADLINE_S = 180.0
+OPEN_DEADLINE_S = 60.0
 
 
 def missing() -> str | None:
@@ -51,8 +55,21 @@ class Compose:
         scales = [argument for service in SERVICES for argument in ("--scale", f"{service}={replicas}")]
         try:
             self.run("up", "--detach", "--build", *scales, deadline_s=UP_DEADLINE_S)
+            self._until_open()
         except AssertionError as failed:
             raise AssertionError(f"{failed}\n{self.run('logs', '--tail', '20', check=False)}") from None
+
+    def _until_open(self) -> None:
+        """The services are healthy before the edge is started, which then takes a moment."""
+        deadline = time.monotonic() + OPEN_DEADLINE_S
+        while True:
+            try:
+                httpx.get(f"{self.url}/healthz", timeout=5).raise_for_status()
+                return
+            except httpx.HTTPError as closed:
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"the edge does not open: {closed}") from None
+                time.sleep(0.2)
 
     def down(self) -> None:
         self.run("down", "--volumes", "--timeout", "2", check=False)

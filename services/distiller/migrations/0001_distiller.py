@@ -83,7 +83,7 @@ create table batches (
     memory_store_uid uuid not null,
     state text not null check (state in ('asked', 'answered', 'emitted', 'settled')),
     lease_token bigint not null,
-    request_sha256 bytea not null,
+    question jsonb,
     answer text,
     event text,
     outcomes text,

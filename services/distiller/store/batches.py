@@ -10,7 +10,7 @@ from uuid import UUID
 from libs.chassis.database import Database
 from libs.chassis.housekeeping import BATCH
 from libs.chassis.unit_of_work import Tx
-from services.distiller.domain import Lease, Pipeline
+from services.distiller.domain import Lease, Pipeline, Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,15 @@ class Spent:
     outcome: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A paid answer, and what was asked."""
+
+    batch_id: UUID
+    question: Question
+    answer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +54,35 @@ class Batches:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def stored_answer(self, lease: Lease, request_sha256: bytes) -> tuple[UUID, str] | None:
-        """The answer that a worker which was killed had already paid for, if it is to the same question."""
+    async def kept_answer(self, lease: Lease) -> Kept | None:
+        """The answer that a killed worker had paid for, unless another one has moved a watermark of its since."""
         row = await self._database.fetchrow(
-            "select batch_id, answer from batches where pipeline_uid = $1 and actor_id = $2 and state = 'answered'"
-            " and request_sha256 = $3 order by created_at desc limit 1",
+            "select b.batch_id, b.question, b.answer from batches b"
+            " where b.pipeline_uid = $1 and b.actor_id = $2 and b.state = 'answered' and not exists ("
+            "  select 1 from jsonb_to_recordset(b.question -> 'ranges') as r (session_uid uuid, after bigint)"
+            "  left join lane_sessions s on s.pipeline_uid = b.pipeline_uid and s.actor_id = b.actor_id"
+            "   and s.session_uid = r.session_uid where s.distilled_position is distinct from r.after)"
+            " order by b.created_at desc limit 1",
             lease.pipeline_uid,
             lease.actor_id,
-            request_sha256,
         )
-        return None if row is None else (row["batch_id"], row["answer"])
+        return (
+            None if row is None else Kept(row["batch_id"], Question.model_validate_json(row["question"]), row["answer"])
+        )
 
-    async def asked(self, lease: Lease, pipeline: Pipeline, batch_id: UUID, request_sha256: bytes) -> None:
+    async def asked(self, lease: Lease, pipeline: Pipeline, batch_id: UUID, question: Question) -> None:
+        """Notes a question before it is paid for; what the lane had asked without an answer is forgotten."""
         await self._database.write(
-            "insert into batches"
-            " (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token, request_sha256)"
+            "with forgotten as (delete from batches where pipeline_uid = $2 and actor_id = $3"
+            "  and state in ('asked', 'answered'))"
+            " insert into batches (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token, question)"
             " values ($1, $2, $3, $4, 'asked', $5, $6)",
             batch_id,
             lease.pipeline_uid,
             lease.actor_id,
             pipeline.memory_store_uid,
             lease.token,
-            request_sha256,
+            question.model_dump_json(),
         )
 
     async def answered(self, tx: Tx, batch_id: UUID, answer: str, spent: Spent) -> None:
@@ -85,20 +101,17 @@ class Batches:
             "delete from batches where batch_id = $1 and state in ('asked', 'answered')", batch_id
         )
 
-    async def emitted(
-        self, tx: Tx, lease: Lease, pipeline: Pipeline, batch_id: UUID, request_sha256: bytes, event: str
-    ) -> None:
+    async def emitted(self, tx: Tx, lease: Lease, pipeline: Pipeline, batch_id: UUID, event: str) -> None:
         await tx.execute(
             "insert into batches (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token,"
-            " request_sha256, event, emitted_at) values ($1, $2, $3, $4, 'emitted', $5, $6, $7, now())"
+            " event, emitted_at) values ($1, $2, $3, $4, 'emitted', $5, $6, now())"
             " on conflict (batch_id) do update set state = 'emitted', event = excluded.event, emitted_at = now(),"
-            " answer = null",
+            " question = null, answer = null",
             batch_id,
             lease.pipeline_uid,
             lease.actor_id,
             pipeline.memory_store_uid,
             lease.token,
-            request_sha256,
             event,
         )
 

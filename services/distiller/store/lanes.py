@@ -306,10 +306,11 @@ class Lanes:
         return rows[0]["reason"] if rows else None
 
     async def redrive(self, pipeline_uid: UUID, actor_id: str | None = None) -> int:
-        """Parked lanes, one actor's or all, are due at once with fresh attempts. Returns how many."""
+        """Lanes that failed or wait, one actor's or all, are due at once with fresh attempts. Returns how many."""
         rows = await self._database.write(
             "update lanes set due_at = now(), attempts = 0, parked_at = null, marks = marks + 1"
-            " where pipeline_uid = $1 and ($2::text is null or actor_id = $2) and attempts > 0 returning 1",
+            " where pipeline_uid = $1 and ($2::text is null or actor_id = $2)"
+            " and reason is not null and provider is null returning 1",
             pipeline_uid,
             actor_id,
         )

@@ -76,7 +76,9 @@ def shape_of(view: str | None, read_mask: str | None) -> Shape:
     return lambda body: {field: value for field, value in body.items() if field in kept}
 
 
-def entry_body(store_id: str, entry: Entry, evidence: list[Proof]) -> dict[str, Any]:
+def entry_body(
+    store_id: str, entry: Entry, evidence: list[Proof], analysis_version: int = TEXT_ANALYSIS_VERSION
+) -> dict[str, Any]:
     body: dict[str, Any] = {
         "name": f"{MEMORY_STORES}/{store_id}/entries/{entry.entry_id}",
         "actor_id": entry.actor_id,
@@ -93,13 +95,13 @@ def entry_body(store_id: str, entry: Entry, evidence: list[Proof]) -> dict[str, 
         "event_date": entry.value.event_date.isoformat() if entry.value.event_date else None,
         "said_by": entry.value.said_by,
         "evidence": [proof_body(proof) for proof in evidence],
-        "text_analysis_version": TEXT_ANALYSIS_VERSION,
+        "text_analysis_version": analysis_version,
     }
     return {field: value for field, value in body.items() if value is not None}
 
 
 def found_body(store_id: str, found: Found) -> dict[str, Any]:
-    return entry_body(store_id, found.entry, found.evidence)
+    return entry_body(store_id, found.entry, found.evidence, found.analysis_version)
 
 
 def version_body(told: Told) -> dict[str, Any]:

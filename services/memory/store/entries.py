@@ -65,7 +65,7 @@ def missing(entry_id: str) -> NotFound:
 
 
 def found_from(row: asyncpg.Record, score: float | None = None) -> Found:
-    return Found(entry_from(row), proofs_from(row["evidence"]), score)
+    return Found(entry_from(row), proofs_from(row["evidence"]), score, row["analysis_version"])
 
 
 class Entries:

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from libs.chassis.housekeeping import Pass
 from libs.chassis.unit_of_work import Tx
+from services.memory.domain import Entry
 from services.memory.indexing import Indexing
 from services.memory.store.access import open_store_for_batch
 from services.memory.store.records import ENTRY_COLUMNS, entry_from
@@ -29,9 +30,7 @@ async def reindex(tx: Tx, store_uid: UUID, actor_id: str, actor_no: int, languag
             break
         entries = [entry_from(row) for row in rows]
         after = entries[-1].entry_uid
-        analysed = await asyncio.to_thread(
-            lambda chunk=entries: [indexing.terms_now(each.path, each.value, language) for each in chunk]
-        )
+        analysed = await asyncio.to_thread(_analyse, entries, language, indexing)
         for entry, (terms, length) in zip(entries, analysed, strict=True):
             ordered = sorted(terms)
             await tx.execute(
@@ -55,6 +54,10 @@ async def reindex(tx: Tx, store_uid: UUID, actor_id: str, actor_no: int, languag
         indexing.version,
         total,
     )
+
+
+def _analyse(entries: list[Entry], language: str, indexing: Indexing) -> list[tuple[dict[str, float], float]]:
+    return [indexing.terms_now(entry.path, entry.value, language) for entry in entries]
 
 
 def reanalysis(indexing: Indexing) -> Pass:

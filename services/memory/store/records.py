@@ -9,6 +9,7 @@ from uuid import UUID
 import asyncpg
 
 from services.memory.domain import Entry, Value, Version
+from services.memory.text import TEXT_ANALYSIS_VERSION
 
 ENTRY_COLUMNS = (
     "e.entry_uid, e.entry_id, e.actor_id, e.session_id, e.path, e.version, e.retired, e.content, e.description,"
@@ -28,7 +29,9 @@ EVIDENCE = (
     " join entry_versions w on w.store_uid = p.store_uid and w.actor_id = p.actor_id"
     " and w.entry_uid = p.entry_uid and w.version = p.version"
     " where p.store_uid = e.store_uid and p.actor_id = e.actor_id and p.entry_uid = e.entry_uid"
-    f" and w.valid_from >= e.valid_from order by p.said_at desc limit {EVIDENCE_SHOWN}) x) as evidence"
+    f" and w.valid_from >= e.valid_from order by p.said_at desc limit {EVIDENCE_SHOWN}) x) as evidence,"
+    " (select a.analysis_version from actor_stats a"
+    " where a.store_uid = e.store_uid and a.actor_id = e.actor_id) as analysis_version"
 )
 
 
@@ -52,6 +55,7 @@ class Found:
     entry: Entry
     evidence: list[Proof]
     score: float | None = None
+    analysis_version: int = TEXT_ANALYSIS_VERSION
 
 
 def value_from(row: asyncpg.Record) -> Value:

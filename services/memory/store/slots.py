@@ -52,7 +52,8 @@ class Slots:
     async def hold(cls, tx: Tx, store: OpenStore, actor_id: str, writer: Writer, indexing: Indexing) -> "Slots":
         """Waits for the actor's other writers; a new actor starts with the store's language."""
         locked = (
-            "select actor_no, language, analysis_version from actor_stats where store_uid = $1 and actor_id = $2 for update",
+            "select actor_no, language, analysis_version from actor_stats"
+            " where store_uid = $1 and actor_id = $2 for update",
             store.store_uid,
             actor_id,
         )

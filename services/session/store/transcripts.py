@@ -9,7 +9,7 @@ from uuid import UUID
 import asyncpg
 
 from libs.chassis.database import Database
-from libs.contracts.requests import ChangedSession, ChangedSessions
+from libs.contracts.requests import ChangedSession, ChangedSessions, FoundSession
 
 # One statement, hence one snapshot: an append that is in `last_position` has its items here. Rows are taken while
 # those before them fit into $5 bytes, so that a page of huge items is never in memory at once.
@@ -69,6 +69,14 @@ class StoredTranscript:
 class Transcripts:
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def find(self, store_uid: UUID, session_id: str) -> FoundSession:
+        row = await self._database.fetchrow(
+            "select session_uid, actor_id, last_position from sessions where store_uid = $1 and session_id = $2",
+            store_uid,
+            session_id,
+        )
+        return FoundSession() if row is None else FoundSession(**row)
 
     async def read(
         self, store_uid: UUID, session_uid: UUID, *, after: int, limit: int, max_bytes: int

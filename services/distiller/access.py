@@ -1,0 +1,63 @@
+"""Whether a pipeline's creator may still read the one store and write the other; believed for a minute."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+from libs.contracts.requests import (
+    AuthorizeMemoryStore,
+    AuthorizeSessionStore,
+    AuthorizeStore,
+    StoreAuthorization,
+)
+from services.distiller.domain import LaneFailure, Pipeline
+
+BELIEVED_S = 60.0
+
+Ask = Callable[..., Awaitable[Any]]
+
+
+class Access:
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._allowed: dict[UUID, float] = {}
+
+    async def check(self, pipeline: Pipeline) -> None:
+        """Raises `LaneFailure` when the creator may not, or a store is gone; `Retry` when nobody can say."""
+        now = asyncio.get_running_loop().time()
+        if self._allowed.get(pipeline.pipeline_uid, 0.0) > now:
+            return
+        for name, question in _questions(pipeline):
+            answer: StoreAuthorization = await self._ask(question, StoreAuthorization)
+            if answer.store_uid is None:
+                raise LaneFailure(f"NOT_FOUND: {name} of this pipeline was deleted; a new one of that name is another")
+            if not answer.allowed:
+                raise LaneFailure(f"PERMISSION_DENIED: the pipeline's creator needs {question.permission} on {name}")
+        self._allowed = {uid: until for uid, until in self._allowed.items() if until > now}
+        self._allowed[pipeline.pipeline_uid] = now + BELIEVED_S
+
+
+def _questions(pipeline: Pipeline) -> tuple[tuple[str, AuthorizeStore], ...]:
+    return (
+        (
+            f"session-stores/{pipeline.session_store_id}",
+            AuthorizeSessionStore(
+                workspace_id=pipeline.workspace_id,
+                principal_type=pipeline.creator_type,
+                principal=pipeline.creator,
+                permission="READ",
+                store_uid=pipeline.session_store_uid,
+            ),
+        ),
+        (
+            f"memory-stores/{pipeline.memory_store_id}",
+            AuthorizeMemoryStore(
+                workspace_id=pipeline.workspace_id,
+                principal_type=pipeline.creator_type,
+                principal=pipeline.creator,
+                permission="WRITE",
+                store_uid=pipeline.memory_store_uid,
+            ),
+        ),
+    )
