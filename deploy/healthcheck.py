@@ -18,11 +18,13 @@ def main() -> int:
     if answers("/healthz"):
         remember(0)
         return 0 if answers("/readyz") else 1
-    failures = remembered() + 1
-    if failures < FAILURES_ALLOWED:
-        remember(failures)
+    failures = remembered()
+    if failures is None:
+        return 1  # it has not answered yet: starting may take its time
+    if failures + 1 < FAILURES_ALLOWED:
+        remember(failures + 1)
     else:
-        remember(0)
+        os.remove(FAILURES)  # noqa: PTH107
         os.kill(-1, signal.SIGKILL)  # all but this process and PID 1, which then ends, and the container is restarted
     return 1
 
@@ -40,12 +42,13 @@ def answers(path: str) -> bool:
         return False
 
 
-def remembered() -> int:
+def remembered() -> int | None:
+    """Failures in a row; None before the first success of this process."""
     try:
         with open(FAILURES) as file:  # noqa: PTH123
             return int(file.read())
     except FileNotFoundError:
-        return 0
+        return None
 
 
 def remember(failures: int) -> None:

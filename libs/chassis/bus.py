@@ -110,12 +110,13 @@ class Bus:
             raise Retry(f"{subject}: NATS is away")
         try:
             reply = await self._client.request(subject, request.model_dump_json().encode(), timeout=timeout_s)
-            return answer.model_validate_json(reply.data)
-        except ValidationError:
+            # First: an answer whose fields all have defaults would take a refusal for an empty answer.
             refused = Refused.model_validate_json(reply.data)
-            raise Retry(f"{subject}: {refused.error}") from None
+        except ValidationError:
+            return answer.model_validate_json(reply.data)
         except (NatsError, TimeoutError) as error:
             raise Retry(f"{subject}: {type(error).__name__}") from error
+        raise Retry(f"{subject}: {refused.error}")
 
     async def publish(self, row: OutboxRow) -> None:
         if self._stream is None:

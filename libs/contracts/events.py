@@ -156,7 +156,10 @@ class MemoryStoreDeleted(Event):
 
 
 class MemoryActorErased(Event):
-    """The memory service dropped an actor: all of it in a memory store, or what a session store fed."""
+    """The memory service dropped an actor: all of it in a memory store, or what a session store fed.
+
+    `in_session_store`: the erasure began in a session store, whose uid `store_uid` then is.
+    """
 
     subject = "memory.actor.erased.v1"
 
@@ -165,6 +168,7 @@ class MemoryActorErased(Event):
     epoch: int
     erasure_id: UUID
     removed: int = 0
+    in_session_store: bool = False
 
 
 class DistillerActorErased(Event):

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from libs.contracts.events import Kind, Speaker
+from libs.contracts.events import AppliedChange, Kind, MemoriesDistilled, Speaker
 
 Permission = Literal["READ", "WRITE"]
 PrincipalType = Literal["USER", "SERVICE_PRINCIPAL"]
@@ -146,6 +146,18 @@ class Related(Message):
     entries: list[RelatedEntry] = Field(default_factory=list)
     epoch: int = 0
     gone: bool = False
+
+
+class ApplyBatch(Message):
+    """Applies a batch and waits for it; a repeat gets the stored outcome, as over the event."""
+
+    subject: ClassVar[str] = "memory.batch.apply"
+
+    batch: MemoriesDistilled
+
+
+class BatchApplied(Message):
+    outcomes: list[AppliedChange]
 
 
 class HastenLane(Message):

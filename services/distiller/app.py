@@ -7,8 +7,10 @@ from libs.chassis.app import Chassis
 from libs.chassis.housekeeping import Pass
 from libs.contracts import events, requests
 from services.distiller.access import Access
-from services.distiller.api import PipelineApi
+from services.distiller.api import ExtractionApi, PipelineApi
+from services.distiller.api.authorization import Authorization
 from services.distiller.distil import Distiller
+from services.distiller.extraction import Extractor
 from services.distiller.handlers import Handlers, Marker, Unanswered
 from services.distiller.lanes import LaneWorkers
 from services.distiller.llm import Models
@@ -62,5 +64,9 @@ def build(
     chassis.every("unanswered", min(settings.unanswered_after_s, 5.0), unanswered.send_again)
     chassis.housekeep(Pass("expire_batches", expired))
 
-    api = PipelineApi(settings, models, pipelines, runs, lanes, runner, sweeper, workers, unit_of_work, bus.ask)
-    return chassis.http("Memstream distiller", [api.routes()])
+    authorization = Authorization(bus.ask)
+    pipeline_api = PipelineApi(
+        settings, models, pipelines, runs, lanes, batches, runner, sweeper, workers, unit_of_work, authorization
+    )
+    extraction_api = ExtractionApi(settings.limits, models, authorization, Extractor(reader, bus.ask))
+    return chassis.http("Memstream distiller", [pipeline_api.routes(), extraction_api.routes()])

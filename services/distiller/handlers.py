@@ -179,6 +179,8 @@ class Handlers:
 
     async def on_memory_actor_erased(self, event: MemoryActorErased) -> None:
         """What was stored for an actor who was erased in a memory store goes, and that is confirmed."""
+        if event.in_session_store:
+            return
         async with self._unit_of_work.begin() as tx:
             removed = await self._batches.forget_actor(tx, event.store_uid, event.actor_id)
             removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)

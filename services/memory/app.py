@@ -10,12 +10,13 @@ from libs.chassis.metrics import Metrics
 from libs.chassis.permissions import permission_routes
 from libs.chassis.stores import Stores
 from libs.contracts.events import BatchesApplied, DistillerActorErased, MemoriesDistilled, SessionActorErased
-from libs.contracts.requests import AuthorizeMemoryStore, RelatedEntries
+from libs.contracts.requests import ApplyBatch, AuthorizeMemoryStore, RelatedEntries
 from services.memory.api.entries import entry_routes
 from services.memory.api.erasures import erasure_routes
 from services.memory.api.stores import store_routes
 from services.memory.api.versions import version_routes
 from services.memory.api.watch import watch_routes
+from services.memory.evidence import Evidence
 from services.memory.feed import Feed
 from services.memory.freshness import Freshness, Wakers
 from services.memory.handlers import Handlers
@@ -61,6 +62,7 @@ def build(settings: MemorySettings, metrics: Metrics | None = None) -> FastAPI:
     chassis.bus.consume(SessionActorErased, handlers.on_session_actor_erased)
     chassis.bus.consume(DistillerActorErased, handlers.on_distiller_actor_erased)
     chassis.bus.listen(BatchesApplied, freshness.on_batches_applied)
+    chassis.bus.answer(ApplyBatch, handlers.apply_batch)
     chassis.bus.answer(RelatedEntries, handlers.related_entries)
     chassis.bus.answer(AuthorizeMemoryStore, handlers.authorize_store)
     chassis.every(
@@ -77,7 +79,7 @@ def build(settings: MemorySettings, metrics: Metrics | None = None) -> FastAPI:
     )
     routers = [
         store_routes(stores, settings.limits, settings.language),
-        entry_routes(stores, entries, versions, search, freshness, settings.limits),
+        entry_routes(stores, entries, versions, search, freshness, Evidence(chassis.bus), settings.limits),
         version_routes(stores, entries, versions, settings.limits),
         watch_routes(stores, Feed(Changes(chassis.database), wakers), settings.limits),
         erasure_routes(stores, erasures, settings.limits),

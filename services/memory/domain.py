@@ -16,6 +16,7 @@ from libs.contracts.limits import DESCRIPTION_CHARS, STATEMENT_CHARS
 AGENT = "MANAGED_MEMORY_ENTRY_SOURCE_TYPE_AGENT"
 DREAMER = "MANAGED_MEMORY_ENTRY_SOURCE_TYPE_DREAMER"
 INT64 = 2**63 - 1
+NAME_CHARS = 256
 
 ChangeKind = Literal["set", "retired"]
 
@@ -251,6 +252,11 @@ def _is_moment(time: datetime) -> bool:
         return in_utc(time).year >= 1
     except (OverflowError, ValueError):
         return False
+
+
+def is_name(text: str) -> bool:
+    """Whether this can be an id that another service lets in; an index holds no longer ones."""
+    return len(text) <= NAME_CHARS and is_storable(text)
 
 
 def is_storable(text: str) -> bool:

@@ -15,13 +15,15 @@ from libs.contracts.events import (
 )
 from libs.contracts.limits import REPLY_BYTES
 from libs.contracts.requests import (
+    ApplyBatch,
     AuthorizeMemoryStore,
+    BatchApplied,
     Related,
     RelatedEntries,
     RelatedEntry,
     StoreAuthorization,
 )
-from services.memory.domain import Entry, is_storable
+from services.memory.domain import Entry, is_name, is_storable
 from services.memory.search import Search
 from services.memory.store.batches import Batches
 from services.memory.store.epochs import raise_epoch
@@ -31,6 +33,7 @@ from services.memory.store.related import Distilling
 # Room for the JSON around the entries of a reply.
 RELATED_BYTES = REPLY_BYTES - 4096
 CLIPPED_CHARS = 4000
+RELATED_TEXTS = 64
 
 
 class Handlers:
@@ -64,6 +67,11 @@ class Handlers:
                 )
             )
 
+    async def apply_batch(self, request: ApplyBatch) -> BatchApplied:
+        """As the event, for somebody who waits."""
+        async with self._unit_of_work.begin() as tx:
+            return BatchApplied(outcomes=await self._batches.apply(tx, request.batch, datetime.now(UTC)))
+
     async def on_session_actor_erased(self, event: SessionActorErased) -> None:
         """An actor was erased in a session store: what rests on that store alone goes from every memory store."""
         async with self._unit_of_work.begin() as tx:
@@ -79,6 +87,7 @@ class Handlers:
                     epoch=event.epoch,
                     erasure_id=event.erasure_id,
                     removed=removed,
+                    in_session_store=True,
                 )
             )
 
@@ -88,7 +97,7 @@ class Handlers:
             await self._erasures.confirm(tx, event)
 
     async def related_entries(self, request: RelatedEntries) -> Related:
-        if not is_storable(request.actor_id):
+        if not is_name(request.actor_id):
             return Related()
         # Before the entries: an erasure between the two makes the batch refused, never the entries wrong.
         epoch = await self._distilling.epoch(request.store_uid, request.actor_id)
@@ -96,7 +105,9 @@ class Handlers:
             return Related(gone=True)
         paths = [path for path in request.paths if is_storable(path)]
         named = await self._distilling.at(request.store_uid, request.actor_id, paths) if paths else []
-        found = await self._search.related(request.store_uid, request.actor_id, request.texts, request.limit)
+        found = await self._search.related(
+            request.store_uid, request.actor_id, request.texts[:RELATED_TEXTS], request.limit
+        )
         return Related(entries=_fitting(named, [hit.entry for hit in found]), epoch=epoch)
 
     async def authorize_store(self, request: AuthorizeMemoryStore) -> StoreAuthorization:

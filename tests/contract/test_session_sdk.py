@@ -78,7 +78,7 @@ def kit(published: Published, user: str = USER, **claims: Any) -> Any:
 async def store(published: Published) -> str:
     """The resource name of a fresh store."""
     name = f"chats-{uuid4().hex[:8]}"
-    made = await asyncio.to_thread(kit(published).create_session_store, SessionStore(description="d"), name)
+    made = await asyncio.to_thread(lambda: kit(published).create_session_store(SessionStore(description="d"), name))
     assert made.name == f"session-stores/{name}"
     return str(made.name)
 
@@ -86,9 +86,7 @@ async def store(published: Published) -> str:
 async def test_a_store_lives_its_life(published: Published, store: str) -> None:
     def story() -> None:
         api = kit(published)
-        changed = api.update_session_store(
-            store, SessionStore(metadata={"team": "a"}), mask("description", "metadata")
-        )
+        changed = api.update_session_store(store, SessionStore(metadata={"team": "a"}), mask("description", "metadata"))
         assert (changed.description, changed.metadata) == (None, {"team": "a"})
         assert api.get_session_store(store) == changed
         assert changed.creator_user_id == USER
@@ -199,15 +197,14 @@ async def test_errors_arrive_as_the_clients_own_classes(published: Published, st
 
 
 async def test_an_older_client_is_refused_what_has_descendants(published: Published, store: str) -> None:
-    api = kit(published)
-    await asyncio.to_thread(api.create_session, store, Session(actor_id="a"), session_id="p")
-    await asyncio.to_thread(api.create_session, store, Session(actor_id="a", parent_session_id="p"))
+    def story() -> None:
+        api = kit(published)
+        api.create_session(store, Session(actor_id="a"), session_id="p")
+        api.create_session(store, Session(actor_id="a", parent_session_id="p"))
+        with pytest.raises(BadRequest, match="descendants"):
+            published.client().api_client.do("DELETE", f"/api/2.0/agents/{store}/sessions/p", query={"force": False})
 
-    def delete() -> None:
-        published.client().api_client.do("DELETE", f"/api/2.0/agents/{store}/sessions/p", query={"force": False})
-
-    with pytest.raises(BadRequest, match="descendants"):
-        await asyncio.to_thread(delete)
+    await asyncio.to_thread(story)
 
 
 async def test_the_client_knows_who_it_is(published: Published) -> None:

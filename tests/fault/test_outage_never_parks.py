@@ -9,6 +9,8 @@ from tests.fault.consuming import Handler, consuming
 from tests.support.servers import PostgresServer
 from tests.support.service import until
 
+MORE_THAN_ALL = 8
+
 
 async def test_a_message_outlives_a_database_that_is_away_for_longer_than_all_its_attempts(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
@@ -28,10 +30,7 @@ async def test_a_message_outlives_a_database_that_is_away_for_longer_than_all_it
         service.wire.cut()
         await service.send("waits")
 
-        async def has_been_tried_often() -> bool:
-            return await service.deliveries("away") >= 8
-
-        await until(has_been_tried_often, deadline_s=30)
+        await until(lambda: service.deliveries("away") >= MORE_THAN_ALL, deadline_s=30)
         assert handled == []
         await service.wire.resume()
 
@@ -59,10 +58,7 @@ async def test_an_outage_leaves_a_message_the_attempts_that_it_had(
         service.wire.cut()
         await service.send("unlucky")
 
-        async def has_been_tried_often() -> bool:
-            return await service.deliveries("away") >= 8
-
-        await until(has_been_tried_often, deadline_s=30)
+        await until(lambda: service.deliveries("away") >= MORE_THAN_ALL, deadline_s=30)
         await service.wire.resume()
 
         await until(service.is_done)

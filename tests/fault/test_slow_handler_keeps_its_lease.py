@@ -31,4 +31,4 @@ async def test_a_handler_four_times_slower_than_the_wait_for_its_answer_runs_onc
         await until(service.is_done)
 
         assert begun == ["slow"]
-        assert await service.deliveries("done") == 1
+        assert service.deliveries("done") == 1

@@ -1,14 +1,28 @@
 """The memory service on the real bus."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from libs.chassis.bus import Bus
+from libs.chassis.metrics import Metrics
 from libs.chassis.outbox import OutboxRow
-from libs.contracts.events import BatchesApplied
+from libs.chassis.parked import ParkedMessages
+from libs.contracts.events import BatchesApplied, Evidence
 from libs.contracts.ids import uuid7
-from libs.contracts.requests import AuthorizeMemoryStore, Related, RelatedEntries, StoreAuthorization
-from tests.support.memory import Distiller, Memory, memory_service, said
+from libs.contracts.requests import (
+    ApplyBatch,
+    AuthorizeMemoryStore,
+    BatchApplied,
+    Line,
+    ReadTranscript,
+    Related,
+    RelatedEntries,
+    StoreAuthorization,
+    Transcript,
+)
+from tests.support.memory import Distiller, Memory, memory_service, moment, said
 from tests.support.servers import NatsServer, PostgresServer
 from tests.support.service import USER, WORKSPACE, Keys, chassis_of, key_directory, until
 
@@ -71,6 +85,44 @@ async def test_other_services_get_their_questions_answered(memory: Memory) -> No
     assert own == StoreAuthorization(allowed=True, store_uid=store_uid, store_id="notes")
     assert foreign == StoreAuthorization(allowed=False, store_uid=store_uid, store_id="notes")
     assert nowhere == StoreAuthorization()
+
+
+async def test_a_batch_can_be_applied_by_asking_and_a_repeat_gets_the_same_answer(memory: Memory) -> None:
+    distiller = await Distiller.of(memory)
+    bus = chassis_of(memory.app).bus
+    request = ApplyBatch(batch=distiller.batch([said("/job.md", "Works at Northwind")]))
+
+    first = await bus.ask(request, BatchApplied, timeout_s=10)
+    second = await bus.ask(request, BatchApplied, timeout_s=10)
+
+    assert [outcome.outcome for outcome in first.outcomes] == ["applied"]
+    assert second == first
+
+
+async def test_evidence_says_whether_its_lines_can_still_be_read(memory: Memory, nats: NatsServer) -> None:
+    there, gone, then = uuid7(), uuid7(), moment("2026-01-01")
+
+    async def transcript(request: ReadTranscript) -> Transcript:
+        line = Line(position=request.after + 1, role="user", text="x", said_at=then, appended_at=then)
+        return Transcript(lines=[line]) if request.session_uid == there else Transcript(gone=True)
+
+    distiller = await Distiller.of(memory)
+    evidence = [Evidence(session_uid=uid, positions=[3]) for uid in (there, gone)]
+    batch = distiller.batch([said("/a.md", "x", evidence=evidence)])
+    [outcome] = (await chassis_of(memory.app).bus.ask(ApplyBatch(batch=batch), BatchApplied, timeout_s=10)).outcomes
+    url = memory.url(f"/entries/{outcome.entry_id}")
+    unknown = await memory.ok("GET", url)
+    bus = Bus("session", nats.url, ParkedMessages(chassis_of(memory.app).database), Metrics())
+    bus.answer(ReadTranscript, transcript)
+    running = asyncio.ensure_future(bus.run())
+    await until(lambda: bus.connected)
+
+    known = await memory.ok("GET", url)
+
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert all("available" not in proof for proof in unknown["evidence"])
+    assert sorted(proof["available"] for proof in known["evidence"]) == [False, True]
 
 
 async def test_what_cannot_be_parsed_is_parked_and_what_can_is_answered(memory: Memory) -> None:

@@ -66,7 +66,7 @@ async def outcome(memory: Memory, actor_id: str) -> dict[str, Any]:
     return {"current": current, "history": history}
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     told=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), min_size=2, max_size=6),
     order=st.randoms(use_true_random=False),

@@ -177,7 +177,10 @@ async def faults_of(cluster: Cluster, ledger: Ledger) -> list[Fault]:
 
 
 async def judged(cluster: Cluster, ledger: Ledger) -> None:
-    """Waits until everything has come to rest, then fails with every fault that the ledger finds."""
+    """Waits until everything has come to rest, then fails with every fault that the ledger finds.
+
+    What does not come to rest in time is among the faults.
+    """
     await cluster.at_rest()
     faults = await faults_of(cluster, ledger)
     assert not faults, told(faults)

@@ -43,14 +43,22 @@ class SessionService:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    async def store(self, name: str = "chats", **body: Any) -> str:
+    async def store(self, name: str = "chats", *, headers: dict[str, str] | None = None, **body: Any) -> str:
         """Makes a store; returns its path."""
-        await self.call("POST", "", params={"session_store_id": name}, json=body)
+        await self.call("POST", "", params={"session_store_id": name}, json=body, headers=headers)
         return f"/{name}"
 
-    async def session(self, store: str, name: str = "s1", actor: str = "ana", **body: Any) -> str:
+    async def session(
+        self, store: str, name: str = "s1", actor: str = "ana", *, headers: dict[str, str] | None = None, **body: Any
+    ) -> str:
         """Makes a session; returns its path."""
-        await self.call("POST", f"{store}/sessions", params={"session_id": name}, json={"actor_id": actor} | body)
+        await self.call(
+            "POST",
+            f"{store}/sessions",
+            params={"session_id": name},
+            json={"actor_id": actor} | body,
+            headers=headers,
+        )
         return f"{store}/sessions/{name}"
 
     async def append(self, session: str, *data: Any, headers: dict[str, str] | None = None, **body: Any) -> Any:

@@ -77,3 +77,11 @@ def test_text_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(MemstreamError, match=":1 is not JSON"):
         check_file(file)
+
+
+@pytest.mark.parametrize(
+    ("sample", "turns"),
+    [("libs/sdk/memstream/samples/conversations.jsonl", 5), ("services/standalone/samples/demo.jsonl", 22)],
+)
+def test_the_samples_are_valid(sample: str, turns: int) -> None:
+    assert check_file(Path(__file__).parents[2] / sample).turns == turns

@@ -5,6 +5,7 @@ killed worker does not pay again; what memory has not answered is sent again und
 """
 
 from dataclasses import dataclass
+from datetime import date
 from uuid import UUID
 
 from libs.chassis.database import Database
@@ -21,6 +22,16 @@ class Spent:
     outcome: str
     prompt_tokens: int = 0
     completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    day: date
+    model: str
+    outcome: str
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +158,18 @@ class Batches:
                 pipeline_uid,
             )
         )
+
+    async def usage(self, pipeline_uid: UUID, since: date | None, until: date | None) -> list[UsageRow]:
+        """The newest day first."""
+        rows = await self._database.fetch(
+            "select day, model, outcome, calls, prompt_tokens, completion_tokens from usage where pipeline_uid = $1"
+            " and ($2::date is null or day >= $2) and ($3::date is null or day <= $3)"
+            " order by day desc, model, outcome limit 10000",
+            pipeline_uid,
+            since,
+            until,
+        )
+        return [UsageRow(**row) for row in rows]
 
     async def spend(self, tx: Tx, pipeline: Pipeline, spent: Spent) -> None:
         """Books a call on its pipeline and day (UTC)."""

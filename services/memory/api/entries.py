@@ -35,6 +35,7 @@ from services.memory.api.requests import EntryBody, PutBody, SearchBody
 from services.memory.api.stores import in_store
 from services.memory.api.wire import entry_body, found_body, settled_body, shape_of
 from services.memory.domain import AGENT, DREAMER
+from services.memory.evidence import Evidence
 from services.memory.freshness import Freshness, Settled
 from services.memory.search import Search
 from services.memory.store.entries import Entries
@@ -52,6 +53,7 @@ def entry_routes(
     versions: Versions,
     search: Search,
     freshness: Freshness,
+    evidence: Evidence,
     limits: Limits,
 ) -> APIRouter:
     router = APIRouter(prefix=f"{BASE}/{MEMORY_STORES}/{{store_id}}", tags=["memory entries"])
@@ -90,7 +92,7 @@ def entry_routes(
                 now=datetime.now(UTC),
             ),
         )
-        return json_response(entry_body(store_id, entry, []), headers=REPLAYED if replayed else None)
+        return json_response(entry_body(store_id, entry, None), headers=REPLAYED if replayed else None)
 
     @router.post("/entries:put")
     async def put_entry(store_id: str, request: Request, caller: Authenticated, body: PutBody) -> Response:
@@ -120,7 +122,7 @@ def entry_routes(
                 now=datetime.now(UTC),
             ),
         )
-        return json_response(entry_body(store_id, entry, []), headers=REPLAYED if replayed else None)
+        return json_response(entry_body(store_id, entry, None), headers=REPLAYED if replayed else None)
 
     @router.get("/entries")
     async def list_entries(
@@ -204,7 +206,7 @@ def entry_routes(
 
         async def read(uid: UUID) -> Found:
             if moment is None:
-                return await entries.get(caller, uid, sent(entry_id))
+                return await evidence.looked_up(await entries.get(caller, uid, sent(entry_id)))
             return await versions.get(caller, uid, sent(entry_id), moment)
 
         found = await in_store(stores, caller, store_id, read)
@@ -234,7 +236,7 @@ def entry_routes(
                 now=datetime.now(UTC),
             ),
         )
-        return entry_body(store_id, entry, [])
+        return entry_body(store_id, entry, None)
 
     @router.delete("/entries/{entry_id}")
     async def delete_entry(store_id: str, entry_id: str, caller: Authenticated) -> dict[str, Any]:

@@ -62,6 +62,6 @@ def version_routes(stores: Stores, entries: Entries, versions: Versions, limits:
             store_id,
             lambda uid: entries.restore(caller, uid, sent(entry_id), version, now=datetime.now(UTC)),
         )
-        return json_response(entry_body(store_id, entry, []))
+        return json_response(entry_body(store_id, entry, None))
 
     return router

@@ -77,8 +77,9 @@ def shape_of(view: str | None, read_mask: str | None) -> Shape:
 
 
 def entry_body(
-    store_id: str, entry: Entry, evidence: list[Proof], analysis_version: int = TEXT_ANALYSIS_VERSION
+    store_id: str, entry: Entry, evidence: list[Proof] | None, analysis_version: int = TEXT_ANALYSIS_VERSION
 ) -> dict[str, Any]:
+    """Without evidence where it was not read: after a write, which answers with the entry alone."""
     body: dict[str, Any] = {
         "name": f"{MEMORY_STORES}/{store_id}/entries/{entry.entry_id}",
         "actor_id": entry.actor_id,
@@ -94,7 +95,7 @@ def entry_body(
         "valid_from": rfc3339(entry.valid_from),
         "event_date": entry.value.event_date.isoformat() if entry.value.event_date else None,
         "said_by": entry.value.said_by,
-        "evidence": [proof_body(proof) for proof in evidence],
+        "evidence": None if evidence is None else [proof_body(proof) for proof in evidence],
         "text_analysis_version": analysis_version,
     }
     return {field: value for field, value in body.items() if value is not None}
@@ -139,5 +140,6 @@ def proof_body(proof: Proof) -> dict[str, Any]:
         "positions": proof.positions,
         "said_by": proof.said_by,
         "said_at": rfc3339(proof.said_at),
+        "available": proof.available,
     }
     return {field: value for field, value in body.items() if value is not None}

@@ -15,7 +15,7 @@ from services.memory.domain import (
     all_of,
     change_problem,
     in_utc,
-    is_storable,
+    is_name,
     next_moment,
     outcome,
     plan,
@@ -34,8 +34,8 @@ class Batches:
 
     async def apply(self, tx: Tx, batch: MemoriesDistilled, now: datetime) -> list[AppliedChange]:
         """What became of each change."""
-        if not is_storable(batch.actor_id):
-            return all_of(batch.changes, "refused", "actor_id must not contain NUL or half of a surrogate pair")
+        if not (is_name(batch.actor_id) and is_name(batch.session_store_id)):
+            return all_of(batch.changes, "refused", "actor_id and session_store_id must be names of ours")
         store = await open_store_for_batch(tx, batch.store_uid, batch.actor_id)
         if store is None:
             return all_of(batch.changes, "gone", "the memory store does not exist")
@@ -125,7 +125,7 @@ async def _stored(tx: Tx, batch: MemoriesDistilled) -> list[AppliedChange] | Non
 
 
 def _proofs(batch: MemoriesDistilled, change: Change, at: datetime) -> list[Proof]:
-    names = {each.session_uid: each.session_id for each in batch.ranges if is_storable(each.session_id)}
+    names = {each.session_uid: each.session_id for each in batch.ranges if is_name(each.session_id)}
     return [
         Proof(
             session_store_uid=batch.session_store_uid,
@@ -145,7 +145,7 @@ async def _advance(tx: Tx, batch: MemoriesDistilled) -> None:
     furthest: dict[UUID, Range] = {}
     for each in batch.ranges:
         known = furthest.get(each.session_uid)
-        if is_storable(each.session_id) and (known is None or each.through > known.through):
+        if is_name(each.session_id) and (known is None or each.through > known.through):
             furthest[each.session_uid] = each
     ranges = sorted(furthest.values(), key=lambda each: each.session_uid)
     await tx.execute(
@@ -161,5 +161,5 @@ async def _advance(tx: Tx, batch: MemoriesDistilled) -> None:
         batch.actor_id,
         [each.session_uid for each in ranges],
         [each.session_id for each in ranges],
-        [min(each.through, INT64) for each in ranges],
+        [min(max(0, each.through), INT64) for each in ranges],
     )

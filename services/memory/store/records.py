@@ -37,7 +37,7 @@ EVIDENCE = (
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The lines of one session that a version rests on."""
+    """The lines of one session that a version rests on. `available`: can they still be read? None: not asked."""
 
     session_store_uid: UUID
     session_store_id: str
@@ -46,6 +46,7 @@ class Proof:
     positions: list[int]
     said_by: str
     said_at: datetime
+    available: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

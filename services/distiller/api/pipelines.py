@@ -1,8 +1,7 @@
-"""Pipelines, runs and lanes over HTTP."""
+"""Pipelines, their runs, lanes and usage."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import asdict, replace
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -17,8 +16,6 @@ from libs.chassis.errors import (
     InvalidParameter,
     NotFound,
     PermissionDenied,
-    Retry,
-    Unavailable,
 )
 from libs.chassis.http import Authenticated
 from libs.chassis.idempotency import NO_STORE, REPLAYED, IdempotencyKey
@@ -29,19 +26,14 @@ from libs.chassis.texts import Text, check_bytes
 from libs.chassis.times import optional_rfc3339, rfc3339
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.ids import uuid7
-from libs.contracts.requests import (
-    AuthorizeMemoryStore,
-    AuthorizeSessionStore,
-    Permission,
-    StoreAuthorization,
-)
 from libs.contracts.routes import BASE, MEMORY_STORES, SESSION_STORES
+from services.distiller.api.authorization import Authorization
 from services.distiller.domain import TRIGGERS, Pipeline, Trigger
 from services.distiller.lanes import LaneWorkers
 from services.distiller.llm import Models
 from services.distiller.runs import Runner
 from services.distiller.settings import DistillerSettings
-from services.distiller.store import Lanes, Pipelines, Run, Runs
+from services.distiller.store import Batches, Lanes, Pipelines, Run, Runs
 from services.distiller.sweep import Sweeper
 
 QUIET_PERIOD_S = 2.0
@@ -57,7 +49,6 @@ MASKS = (
     "dreamer_policy.daily_token_budget",
 )
 
-Ask = Callable[..., Awaitable[Any]]
 Size = Annotated[str | None, Query(alias="page_size")]
 Token = Annotated[str | None, Query(alias="page_token")]
 
@@ -95,22 +86,24 @@ class PipelineApi:
         pipelines: Pipelines,
         runs: Runs,
         lanes: Lanes,
+        batches: Batches,
         runner: Runner,
         sweeper: Sweeper,
         workers: LaneWorkers,
         unit_of_work: UnitOfWork,
-        ask: Ask,
+        authorization: Authorization,
     ) -> None:
         self._limits = settings.limits
         self._models = models
         self._pipelines = pipelines
         self._runs = runs
         self._lanes = lanes
+        self._batches = batches
         self._runner = runner
         self._sweeper = sweeper
         self._workers = workers
         self._unit_of_work = unit_of_work
-        self._ask = ask
+        self._authorization = authorization
 
     def routes(self) -> APIRouter:
         router = APIRouter(prefix=BASE, tags=["memory pipelines"])
@@ -122,6 +115,7 @@ class PipelineApi:
         router.add_api_route(f"{one}/runs/{{run_id}}", self.get_run, methods=["GET"])
         router.add_api_route(f"{one}/lanes", self.list_lanes, methods=["GET"])
         router.add_api_route(f"{one}/lanes:redrive", self.redrive, methods=["POST"])
+        router.add_api_route(f"{one}/usage", self.usage, methods=["GET"])
         router.add_api_route(one, self.get, methods=["GET"])
         router.add_api_route(one, self.update, methods=["PATCH"])
         router.add_api_route(one, self.delete, methods=["DELETE"])
@@ -131,13 +125,15 @@ class PipelineApi:
         """Links a session store to a memory store; needs READ on the one, WRITE on the other, and a known model."""
         policy = body.dreamer_policy
         pipeline = self._new(body, caller)
-        source, target = await self._stores(body, caller)
+        source_id = bare_name(SESSION_STORES, body.session_store or "")
+        target_id = bare_name(MEMORY_STORES, body.memory_store or "")
+        source_uid, target_uid = await self._authorization.pair(caller, source_id, target_id)
         pipeline = replace(
             pipeline,
-            session_store_uid=source.store_uid,
-            session_store_id=source.store_id,
-            memory_store_uid=target.store_uid,
-            memory_store_id=target.store_id,
+            session_store_uid=source_uid,
+            session_store_id=source_id,
+            memory_store_uid=target_uid,
+            memory_store_id=target_id,
         )
         self._check_model(policy.model)
         key = IdempotencyKey.of(request, caller, await request.body())
@@ -149,7 +145,7 @@ class PipelineApi:
             if created is not None and created.trigger == "SCHEDULED":
                 await self._pipelines.set_next_run(tx, created.pipeline_uid, self._runner.pause_s() / 24)
             if created is None and not made_before:
-                other = await self._pipelines.of_pair(source.store_uid, target.store_uid)
+                other = await self._pipelines.of_pair(source_uid, target_uid)
                 name = f": {other.name}" if other else ""
                 raise AlreadyExists(f"These two stores already have a pipeline{name}; update or delete it.")
         if created is None:
@@ -316,6 +312,18 @@ class PipelineApi:
         self._workers.due_in(0)
         return {"redriven": redriven}
 
+    async def usage(
+        self,
+        pipeline_id: str,
+        caller: Authenticated,
+        since: Annotated[date | None, Query(alias="from")] = None,
+        until: Annotated[date | None, Query(alias="to")] = None,
+    ) -> Any:
+        """Calls and tokens by day (UTC), model and outcome, failed calls too; both ends are included."""
+        pipeline = await self._managed(pipeline_id, caller)
+        rows = await self._batches.usage(pipeline.pipeline_uid, since, until)
+        return {"usage": [{**asdict(row), "day": row.day.isoformat()} for row in rows]}
+
     def _new(self, body: PipelineBody, caller: Caller) -> Pipeline:
         policy = body.dreamer_policy
         if not body.session_store or not body.memory_store:
@@ -347,54 +355,13 @@ class PipelineApi:
             update_time=now,
         )
 
-    async def _stores(self, body: PipelineBody, caller: Caller) -> tuple[Any, Any]:
-        source_id = bare_name(SESSION_STORES, body.session_store or "")
-        target_id = bare_name(MEMORY_STORES, body.memory_store or "")
-        source = await self._authorization(AuthorizeSessionStore, caller, "READ", store_id=source_id)
-        target = await self._authorization(AuthorizeMemoryStore, caller, "WRITE", store_id=target_id)
-        for noun, name, permission, answer in (
-            ("Session store", source_id, "READ", source),
-            ("Memory store", target_id, "WRITE", target),
-        ):
-            if answer.store_uid is None:
-                raise NotFound(f"{noun} '{name[:80]}' does not exist.")
-            if not answer.allowed:
-                raise PermissionDenied(f"You need {permission} on {noun.lower()} '{name}' to create a pipeline.")
-        return source, target
-
-    async def _authorization(
-        self,
-        question: type[AuthorizeSessionStore] | type[AuthorizeMemoryStore],
-        caller: Caller,
-        permission: Permission,
-        *,
-        store_id: str | None = None,
-        store_uid: UUID | None = None,
-    ) -> StoreAuthorization:
-        try:
-            answer = await self._ask(
-                question(
-                    workspace_id=caller.workspace_id,
-                    principal_type=caller.principal_type,
-                    principal=caller.principal,
-                    permission=permission,
-                    store_id=store_id,
-                    store_uid=store_uid,
-                ),
-                StoreAuthorization,
-            )
-        except Retry:
-            raise Unavailable("The service that owns the store does not answer; nothing was written.") from None
-        assert isinstance(answer, StoreAuthorization)  # noqa: S101 - asked for it
-        return answer
-
     async def _visible(self, pipeline: Pipeline, caller: Caller) -> bool:
         if caller.admin or _is_creator(pipeline, caller):
             return True
-        source = await self._authorization(AuthorizeSessionStore, caller, "READ", store_uid=pipeline.session_store_uid)
+        source = await self._authorization.session_store(caller, "READ", store_uid=pipeline.session_store_uid)
         if not source.allowed:
             return False
-        target = await self._authorization(AuthorizeMemoryStore, caller, "READ", store_uid=pipeline.memory_store_uid)
+        target = await self._authorization.memory_store(caller, "READ", store_uid=pipeline.memory_store_uid)
         return target.allowed
 
     async def _find(self, pipeline_id: str, caller: Caller) -> Pipeline:

@@ -1,0 +1,214 @@
+"""What the session service and Postgres say to each other, and what a client hears when that wire breaks."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import asyncpg
+import pytest
+from databricks.sdk import WorkspaceClient
+from databricks.sdk.errors import InternalError
+from databricks.sdk.service.agentkit import SessionItem
+
+from services.session.app import REVISIONS
+from services.session.store.items import NEWEST_FIRST
+from tests.support.proxy import TcpProxy
+from tests.support.servers import PostgresServer
+from tests.support.service import Keys, database, key_directory, running, served, until
+from tests.support.session import STORES, SessionService, session_app
+
+
+class Wire(TcpProxy):
+    """A proxy that can swallow what the server says, so that a commit happens and its answer is lost."""
+
+    is_mute = False
+
+    async def _to_client(self, server: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        while chunk := await server.read(65_536):
+            if not self.is_mute:
+                client.write(chunk)
+                await client.drain()
+        client.write_eof()
+
+
+@dataclass(frozen=True)
+class Wired:
+    service: SessionService
+    wire: Wire
+    direct: "asyncpg.Connection[asyncpg.Record]"
+    dsn: str
+
+    async def items(self) -> int:
+        return int(await self.direct.fetchval("select count(*) from session_items"))
+
+
+def socket_of(dsn: str) -> str:
+    query = parse_qs(urlsplit(dsn).query)
+    return str(Path(query["host"][0]) / f".s.PGSQL.{query['port'][0]}")
+
+
+@pytest.fixture
+async def wired(postgres: PostgresServer) -> AsyncIterator[Wired]:
+    with key_directory() as keys:
+        async with database(postgres, "session", REVISIONS) as dsn, Wire(socket_of(dsn), record=True) as wire:
+            proxied = f"postgresql://postgres@{wire.address}{urlsplit(dsn).path}?sslmode=disable"
+            app = session_app(proxied, keys)
+            direct = await asyncpg.connect(dsn)
+            try:
+                async with running(app, keys) as client:
+                    yield Wired(SessionService(app, client, keys, dsn), wire, direct, proxied)
+            finally:
+                await direct.close()
+
+
+def messages(recorded: bytearray) -> list[str]:
+    """The types of the frontend messages: a letter and a length each."""
+    types, at = [], 0
+    while at < len(recorded):
+        types.append(chr(recorded[at]))
+        at += 1 + int.from_bytes(recorded[at + 1 : at + 5])
+    return types
+
+
+async def test_a_first_append_with_a_key_is_one_round_trip(wired: Wired) -> None:
+    session = await wired.service.session(await wired.service.store())
+    await wired.service.append(session, "warm", headers={"Idempotency-Key": "k0"})
+    wired.wire.recorded.clear()
+
+    await wired.service.append(session, "a", "b", headers={"Idempotency-Key": "k1"}, expected_position=1)
+
+    assert messages(wired.wire.recorded) == ["B", "E", "S"]
+
+
+async def test_a_lost_answer_is_told_and_a_key_makes_repeating_safe(wired: Wired) -> None:
+    session = await wired.service.session(await wired.service.store())
+    path = f"{STORES}{session}/items:append"
+
+    for attempt in range(20):
+        await wired.service.append(session, "warm")
+        before = await wired.items()
+        key = {"Idempotency-Key": f"k{attempt}"} if attempt % 2 else {}
+        wired.wire.is_mute = True
+        body = {"items": [{"data": attempt}]}
+        appending = asyncio.create_task(wired.service.client.post(path, json=body, headers=key))
+        await until(lambda count=before + 1: _has(wired.direct, count))
+        wired.wire.cut()
+        wired.wire.is_mute = False
+        lost = await appending
+
+        if key:
+            assert (lost.status_code, lost.headers["retry-after"]) == (503, "1")
+            again = await wired.service.client.post(path, json=body, headers=key)
+            assert (again.status_code, again.headers["idempotent-replayed"]) == (200, "true")
+        else:
+            assert lost.status_code == 500
+            assert lost.json()["details"][1]["reason"] == "OUTCOME_UNKNOWN"
+        assert await wired.items() == before + 1
+        await wired.service.call("GET", session)
+
+
+async def test_the_published_client_does_not_resend_what_may_be_written(postgres: PostgresServer) -> None:
+    with key_directory() as keys:
+        async with database(postgres, "session", REVISIONS) as dsn, Wire(socket_of(dsn)) as wire:
+            proxied = f"postgresql://postgres@{wire.address}{urlsplit(dsn).path}?sslmode=disable"
+            direct = await asyncpg.connect(dsn)
+            try:
+                async with served(session_app(proxied, keys)) as url:
+                    await _lose_answers(url, keys, wire, direct)
+            finally:
+                await direct.close()
+
+
+async def _lose_answers(url: str, keys: Keys, wire: Wire, direct: Any) -> None:
+    from databricks.sdk.service.agentkit import Session, SessionStore
+
+    api = await asyncio.to_thread(lambda: WorkspaceClient(host=url, token=keys.token()).agent_kit)
+    await asyncio.to_thread(api.create_session_store, SessionStore(), "abc")
+    session = await asyncio.to_thread(
+        lambda: api.create_session("session-stores/abc", Session(actor_id="ana"), session_id="s1").name
+    )
+    assert session is not None
+
+    for attempt in range(1, 6):
+        await asyncio.to_thread(api.append_session_items, session, [SessionItem(data="warm")])
+        wire.is_mute = True
+        appending = asyncio.create_task(
+            asyncio.to_thread(api.append_session_items, session, [SessionItem(data={"n": attempt})])
+        )
+        await until(lambda attempt=attempt: _has(direct, attempt * 2))
+        wire.cut()
+        wire.is_mute = False
+        with pytest.raises(InternalError, match="may have happened"):
+            await appending
+        assert await direct.fetchval("select count(*) from session_items") == attempt * 2
+        await asyncio.to_thread(api.get_session, session)
+
+
+async def _has(direct: Any, count: int) -> bool:
+    return bool(await direct.fetchval("select count(*) from session_items") == count)
+
+
+async def test_without_postgres_503_comes_soon_and_service_returns_by_itself(wired: Wired) -> None:
+    session = await wired.service.session(await wired.service.store())
+    wired.wire.refuse()
+    wired.wire.cut()
+
+    async with asyncio.timeout(10):
+        answers = await asyncio.gather(
+            *(
+                wired.service.client.post(f"{STORES}{session}/items:append", json={"items": [{"data": n}]})
+                for n in range(20)
+            ),
+            wired.service.client.get(f"{STORES}{session}/items"),
+        )
+    await wired.wire.resume()
+
+    assert {(a.status_code, a.headers.get("retry-after")) for a in answers} <= {(503, "1"), (500, None)}
+    assert answers[-1].json()["error_code"] == "TEMPORARILY_UNAVAILABLE"
+    assert await wired.items() == 0
+    assert [item["position"] for item in await wired.service.append(session, 1)] == [1]
+
+
+async def test_the_newest_items_of_a_long_session_cost_no_more_than_of_a_short_one(wired: Wired) -> None:
+    service = wired.service
+    store = await service.store()
+    session = await service.session(store, "long")
+    await service.append(session, "first")
+    row = await wired.direct.fetchrow("select store_uid, session_uid from sessions")
+    assert row is not None
+    await wired.direct.execute(
+        "insert into session_items (store_uid, session_uid, position, data, create_time)"
+        " select $1, $2, n, '\"x\"', now() from generate_series(2, 100000) n",
+        *row.values(),
+    )
+    await wired.direct.execute(
+        "insert into sessions (store_uid, session_uid, session_id, actor_id, root_session_id, create_time, update_time,"
+        " last_activity_time) select $1, gen_random_uuid(), 'x' || n, 'ana', 'x' || n, now(), now(), now()"
+        " from generate_series(1, 20000) n",
+        row["store_uid"],
+    )
+    await wired.direct.execute("vacuum analyze sessions, session_items")
+
+    plan = await wired.direct.fetchval(
+        f"explain (analyze, buffers, format json) {NEWEST_FIRST}",
+        row["store_uid"],
+        "USER",
+        "ana@example.com",
+        "long",
+        2**63 - 1,
+        20,
+    )
+
+    root = json.loads(plan)[0]["Plan"]
+    scans = [node for node in nodes(root) if node.get("Relation Name") == "session_items"]
+    assert [node["Node Type"] for node in scans] == ["Index Scan"]
+    assert scans[0]["Actual Rows"] + scans[0].get("Rows Removed by Filter", 0) <= 25
+    assert root["Shared Hit Blocks"] + root["Shared Read Blocks"] <= 40
+
+
+def nodes(plan: Any) -> list[Any]:
+    return [plan, *(node for child in plan.get("Plans", []) for node in nodes(child))]
