@@ -7,7 +7,7 @@ writes, is `OutcomeUnknown`.
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -84,7 +84,9 @@ class Database:
         try:
             yield held
         finally:
-            await self._pool.release(held)
+            # The pool drops a connection that it cannot take back in time; what was said on it stands.
+            with suppress(*LOST):
+                await self._pool.release(held)
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         """Reads rows; a lost connection is `Unavailable`."""

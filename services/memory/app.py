@@ -43,7 +43,7 @@ REVISIONS = Path(__file__).parent / "migrations"
 def build(settings: MemorySettings, metrics: Metrics | None = None) -> FastAPI:
     chassis = Chassis("memory", settings, metrics)
     stores = Stores(MEMORY_STORE, chassis.database, chassis.unit_of_work)
-    indexing = Indexing(settings.language, settings.weights)
+    indexing = Indexing(settings.default_language, settings.weights)
     wakers = Wakers()
     entries = Entries(chassis.database, chassis.unit_of_work, indexing, settings.limits, wakers.wake)
     versions = Versions(chassis.database)
@@ -78,7 +78,7 @@ def build(settings: MemorySettings, metrics: Metrics | None = None) -> FastAPI:
         PURGE, reanalysis(indexing), expiring("batches", "30 days"), expiring("erasures", "30 days"), EXPIRE_CHANGES
     )
     routers = [
-        store_routes(stores, settings.limits, settings.language),
+        store_routes(stores, settings.limits, settings.default_language),
         entry_routes(stores, entries, versions, search, freshness, Evidence(chassis.bus), settings.limits),
         version_routes(stores, entries, versions, settings.limits),
         watch_routes(stores, Feed(Changes(chassis.database), wakers), settings.limits),

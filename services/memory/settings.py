@@ -8,15 +8,15 @@ from services.memory.text import LANGUAGES
 
 
 class MemorySettings(ServiceSettings):
-    """`language`: of stores that name none. The weights say how much a word counts by where it stands."""
+    """`default_language`: of stores that name none. The weights say how much a word counts by where it stands."""
 
-    language: str = "english"
+    default_language: str = "english"  # not `language`: many shells have a LANGUAGE of their own
     path_weight: float = 1.0
     description_weight: float = 1.0
     content_weight: float = 1.0
     erasure_repeat_s: float = 30.0
 
-    @field_validator("language")
+    @field_validator("default_language")
     @classmethod
     def _known(cls, language: str) -> str:
         if language not in LANGUAGES:

@@ -172,3 +172,43 @@ def test_the_dashboard_shows_metrics_that_exist() -> None:
     expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
     assert expressions
     assert named("\n".join(expressions)) <= counted()
+
+
+# --- The chart: Helm is not here, so only what can be seen without rendering ------------------------------------------
+
+
+def test_the_chart_is_yaml_and_of_this_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+
+    assert COMPOSE["services"]["keys"]["image"].endswith(f":{chart['appVersion']}")
+    assert set(values["services"]) == set(SERVICES)
+
+
+def test_every_value_of_a_template_is_in_the_values() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    templates = "".join(path.read_text() for path in (CHART / "templates").iterdir())
+
+    for path in set(re.findall(r"\.Values\.([\w.]+)", templates)):
+        found: Any = values
+        for name in path.split("."):
+            assert name in found, path
+            found = found[name]
+
+
+def test_every_block_of_a_template_is_closed() -> None:
+    for path in (CHART / "templates").iterdir():
+        text = path.read_text()
+        opened = re.findall(r"\{\{-? *(?:if|range|with|define)\b", text)
+
+        assert len(opened) == len(re.findall(r"\{\{-? *end\b", text)), path.name
+
+
+def test_a_template_without_its_actions_is_yaml() -> None:
+    """Every line that is only an action goes, every other action becomes a word; what is left must parse."""
+    for path in (CHART / "templates").glob("*.yaml"):
+        bare = re.sub(r"(?m)^\s*\{\{-?[^}]*\}\}\n", "", path.read_text())
+
+        documents = [document for document in yaml.safe_load_all(re.sub(r"\{\{[^}]*\}\}", "x", bare)) if document]
+
+        assert all({"apiVersion", "kind", "metadata"} <= document.keys() for document in documents), path.name

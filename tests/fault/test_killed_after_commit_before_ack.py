@@ -5,10 +5,13 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
-from tests.support.cluster import Cluster
+from tests.support.cluster import Cluster, cluster
+from tests.support.ledger import Ledger
 from tests.support.load import Load, judged
+from tests.support.servers import PostgresServer
 from tests.support.service import until
 
+NO_HELP = {"distiller": {"SWEEP_INTERVAL_S": "3600", "UNANSWERED_AFTER_S": "3600"}}
 WAITING = (
     "select count(*) from pg_locks l join pg_database d on d.oid = l.database"
     " where d.datname = current_database() and not l.granted"
@@ -60,6 +63,23 @@ async def test_a_batch_that_was_committed_but_not_acknowledged_is_applied_once(r
 
     await judged(running, load.ledger)
     assert await applied(running, actor) == 1
+
+
+async def test_the_broker_alone_brings_again_what_was_not_committed(
+    postgres: PostgresServer, ledger: Ledger, seed: int
+) -> None:
+    """With the sweep and the re-emission switched off, an acknowledgement before the commit would lose the batch."""
+    async with cluster(postgres, settings=NO_HELP, seed=seed) as running:
+        load = Load(running, ledger, seed)
+        async with batches_held(running):
+            actor = await append_one_fact(running, load)
+            await until(lambda: is_held_up(running))
+            await running.halt("memory")
+        running.resume("memory")
+        await running.ready()
+
+        await judged(running, ledger)
+        assert await applied(running, actor) == 1
 
 
 async def test_a_batch_whose_transaction_died_with_its_process_is_applied_by_the_next(

@@ -17,6 +17,7 @@ from tests.support.compose import missing
 POSTGRES = "pgvector/pgvector:pg17"
 NATS = "nats:2-alpine"
 READY_DEADLINE_S = 120.0
+ENGINE = {"timeout": 600}  # an engine that copies whole images takes minutes to make a container
 # One worker: all tests share the streams of one NATS.
 SUITES = (["tests/integration"], ["tests/e2e/test_compose.py"])
 
@@ -40,12 +41,12 @@ def _servers() -> Iterator[dict[str, str]]:
     # Its reaper is one more image to pull; `finally` stops ours.
     testcontainers_config.ryuk_disabled = True
     postgres = (
-        DockerContainer(POSTGRES)
+        DockerContainer(POSTGRES, docker_client_kw=ENGINE)
         .with_env("POSTGRES_PASSWORD", "test")
         .with_command("postgres -c fsync=off -c max_connections=200")
         .with_exposed_ports(5432)
     )
-    nats = DockerContainer(NATS).with_command("--jetstream").with_exposed_ports(4222)
+    nats = DockerContainer(NATS, docker_client_kw=ENGINE).with_command("--jetstream").with_exposed_ports(4222)
     with postgres, nats:
         host, port = postgres.get_container_host_ip(), postgres.get_exposed_port(5432)
         url = f"postgresql://postgres:test@{host}:{port}/postgres"
