@@ -14,7 +14,6 @@ from typing import Protocol
 from uuid import UUID
 
 from libs.chassis.database import Connection, Database
-from libs.chassis.errors import ApiError
 from libs.chassis.logs import logger
 from libs.chassis.metrics import Metrics
 from libs.contracts.events import Event
@@ -90,12 +89,12 @@ class Relay:
             while self._handed:
                 batch = [self._handed.popleft() for _ in range(min(BATCH, len(self._handed)))]
                 try:
-                    await self._send([row for row, _ in batch])
-                    now = time.monotonic()
-                    for _, handed_at in batch:
-                        self._metrics.publish_seconds.labels(self._service).observe(now - handed_at)
-                except ApiError:
-                    log.warning("outbox_delete_failed", service=self._service, rows=len(batch))
+                    if await self._send([row for row, _ in batch]) == len(batch):
+                        now = time.monotonic()
+                        for _, handed_at in batch:
+                            self._metrics.publish_seconds.labels(self._service).observe(now - handed_at)
+                except Exception as failed:  # the rows are still there, and the sweeper comes for them
+                    log.warning("relay_failed", service=self._service, rows=len(batch), error=type(failed).__name__)
                 finally:
                     self._holding.difference_update(row.message_id for row, _ in batch)
 
@@ -119,8 +118,8 @@ class Relay:
             await asyncio.sleep(SWEEP_INTERVAL_S)
             try:
                 await self._sweep_once()
-            except ApiError as error:
-                log.warning("outbox_sweep_failed", service=self._service, error=error.code)
+            except Exception as failed:  # whatever it was, the next pass begins anew
+                log.warning("outbox_sweep_failed", service=self._service, error=type(failed).__name__)
 
     async def _sweep_once(self) -> None:
         rows = await self._database.fetch(
