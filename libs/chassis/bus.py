@@ -7,6 +7,7 @@ vanished is never made again by its subscriber, hence `_watch`.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import urlparse
@@ -148,7 +149,8 @@ class Bus:
             await self._watch()
         finally:
             self.health.started = False
-            await self.broker.stop()
+            with suppress(NatsError):  # while the client reconnects it refuses even to be drained
+                await self.broker.stop()
             self._client = self._stream = None
 
     async def _apply(self) -> bool:

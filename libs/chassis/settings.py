@@ -48,5 +48,8 @@ class ServiceSettings(BaseSettings):
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Reads upper-case variables; raises `pydantic.ValidationError` naming each that is missing or wrong."""
-        return cls(**EnvSettingsSource(cls)())
+        """Reads upper-case variables; an empty one says nothing.
+
+        Raises `pydantic.ValidationError` naming each that is missing or wrong.
+        """
+        return cls(**EnvSettingsSource(cls, env_ignore_empty=True)())

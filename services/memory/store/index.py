@@ -32,10 +32,10 @@ idf as (
 ),
 weight as (select term, idf / sum(idf) over () as weight from idf),
 ranked as (
-    select p.entry_uid, round(sum(w.weight * p.frequency / (p.frequency + case
+    select p.entry_uid, round(1e9::float8 * sum(w.weight * p.frequency / (p.frequency + case
         when p.length > a.average and a.average > 0
         then {K1}::float8 * (1 - {B}::float8 + {B}::float8 * p.length / a.average)
-        else {K1}::float8 end))::numeric, 9)::float8 as score
+        else {K1}::float8 end))) / 1e9::float8 as score
     from posting p join weight w on w.term = p.term cross join actor a group by p.entry_uid
 )
 """
