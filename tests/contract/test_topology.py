@@ -8,6 +8,7 @@ from fastapi import FastAPI
 
 from libs.contracts import events, requests
 from libs.contracts.events import Event
+from libs.contracts.ids import uuid7
 from libs.contracts.requests import Message
 from libs.contracts.topology import CONSUMERS, STREAMS, consumers_of, stream_of
 from services.distiller.app import build as build_distiller
@@ -93,7 +94,7 @@ def test_a_document_names_no_secret() -> None:
 
 
 def test_an_event_survives_the_wire_and_a_newer_one_with_more_fields_is_read() -> None:
-    event = events.SessionStoreDeleted(workspace_id=1, store_uid=events.uuid7())
+    event = events.SessionStoreDeleted(workspace_id=1, store_uid=uuid7())
     newer = json.loads(event.model_dump_json()) | {"reason": "added later"}
 
     assert events.SessionStoreDeleted.model_validate(newer) == event

@@ -152,7 +152,8 @@ async def test_an_answer_cut_at_the_output_limit_is_asked_again_in_smaller_porti
 async def test_an_answer_that_was_paid_for_is_used_by_whoever_comes_after(
     memstream: System, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hand_over, interrupted = Lanes.hand_over, []
+    hand_over = Lanes.hand_over
+    interrupted: list[bool] = []
 
     async def interrupt_once(self: Lanes, *args: Any, **kwargs: Any) -> bool:
         if not interrupted:
