@@ -24,6 +24,7 @@ from libs.chassis.outbox import Relay
 from libs.chassis.parked import ParkedMessages
 from libs.chassis.settings import ServiceSettings
 from libs.chassis.unit_of_work import UnitOfWork
+from libs.chassis.wire import bounded_http
 
 
 class Chassis:
@@ -130,11 +131,10 @@ def serve(app: FastAPI, settings: ServiceSettings) -> None:
         host=settings.http_host,
         port=settings.http_port,
         loop="uvloop",
-        http="httptools",
+        http=bounded_http(settings.limits),
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
-        h11_max_incomplete_event_size=64 * 1024,
     )

@@ -1,4 +1,4 @@
-"""The frame around every HTTP answer: request id, body limit, metrics, the contract's error body for any failure."""
+"""The frame around every HTTP answer: request id, limits, metrics, the contract's error body for any failure."""
 
 import asyncio
 import time
@@ -9,26 +9,30 @@ import msgspec
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from libs.chassis.auth import Caller, Verifier
 from libs.chassis.errors import ApiError, Internal, InvalidParameter, NotFound, OutcomeUnknown, TooLarge, Unavailable
 from libs.chassis.idempotency import HEADER as IDEMPOTENCY_HEADER
+from libs.chassis.limits import Admission
 from libs.chassis.logs import logger
 from libs.chassis.metrics import Metrics
 from libs.contracts.ids import uuid7
 from libs.contracts.limits import Limits
 
-BODY_DEADLINE_S = 30.0
+GONE = 499  # in the metrics: the client left before an answer
 
 log = logger(__name__)
 
 
 async def authenticated(request: Request) -> Caller:
     """The caller, or 401. Every route but health has this, which a test over the OpenAPI document holds."""
-    verifier: Verifier = request.app.state.verifier
-    return verifier.caller(request.headers.get("authorization"))
+    caller: Caller | ApiError = request.scope["state"]["caller"]
+    if isinstance(caller, ApiError):
+        raise caller
+    return caller
 
 
 Authenticated = Annotated[Caller, Depends(authenticated)]
@@ -47,16 +51,17 @@ def error_response(error: ApiError, request: Request) -> Response:
     headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if error.status == 408:
+        headers["Connection"] = "close"
     return json_response(error.body(request.state.request_id), status=error.status, headers=headers)
 
 
 def frame(app: FastAPI, service: str, verifier: Verifier, metrics: Metrics, limits: Limits) -> None:
     """Puts the frame around an application; `verifier` answers `authenticated`."""
-    app.state.verifier = verifier
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_middleware(_Frame, service=service, metrics=metrics, body_bytes=limits.body_bytes)
+    app.add_middleware(_Frame, service=service, verifier=verifier, metrics=metrics, limits=limits)
 
 
 async def _on_api_error(request: Request, error: Exception) -> Response:
@@ -93,64 +98,98 @@ def describe(errors: Sequence[Any]) -> str:
 
 
 class _Frame:
-    def __init__(self, app: ASGIApp, *, service: str, metrics: Metrics, body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, service: str, verifier: Verifier, metrics: Metrics, limits: Limits) -> None:
         self._app = app
         self._service = service
-        self._metrics = metrics
-        self._body_bytes = body_bytes
+        self._verifier = verifier
+        self._measured = metrics.http(service)
+        self._limits = limits
+        self._admission = Admission(limits.requests_per_workspace)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = Request(scope)
         request_id = str(uuid7())
-        request.state.request_id = request_id
+        caller = self._caller(scope)
+        scope.setdefault("state", {}).update(request_id=request_id, caller=caller)
+        admitted: Caller | None = None
         started, status = time.perf_counter(), 0
 
         async def send_framed(message: Message) -> None:
-            nonlocal status
+            nonlocal status, admitted
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
+                if admitted:  # a watch goes on for hours, and costs next to nothing
+                    self._admission.leave(admitted.workspace_id)
+                    admitted = None
             await send(message)
 
         try:
-            if "\x00" in scope["path"]:
-                raise NotFound("No name contains a NUL character.")
-            await self._app(scope, self._limited(scope, receive), send_framed)
+            self._check_head(scope)
+            if isinstance(caller, Caller):
+                self._admission.enter(caller.workspace_id)
+                admitted = caller
+            await self._app(scope, self._limited(scope, receive, caller), send_framed)
         except ApiError as error:
-            await error_response(error, request)(scope, receive, send_framed)
+            await error_response(error, Request(scope))(scope, receive, send_framed)
+        except ClientDisconnect:
+            status = status or GONE
         except Exception as failed:  # the last line: a fault of ours answers 500 and says nothing else
             log.error("request_failed", service=self._service, request_id=request_id, exc_info=failed)
             if status == 0:
                 internal = Internal("The server failed on this request.", reason="INTERNAL")
-                await error_response(internal, request)(scope, receive, send_framed)
+                await error_response(internal, Request(scope))(scope, receive, send_framed)
         finally:
-            method = scope["method"]
-            self._metrics.requests.labels(self._service, method, str(status)).inc()
-            self._metrics.request_seconds.labels(self._service, method).observe(time.perf_counter() - started)
+            if admitted:
+                self._admission.leave(admitted.workspace_id)
+            self._measured(scope["method"], status, time.perf_counter() - started)
 
-    def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        """Counts the body as it comes; over the limit, or not whole in time, it is refused before anything is done."""
-        limit = self._body_bytes
+    def _caller(self, scope: Scope) -> Caller | ApiError:
+        """Who calls, or why nobody does; a route that needs no token does not ask."""
+        try:
+            value = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+            return self._verifier.caller(None if value is None else value.decode("latin-1"))
+        except ApiError as refused:
+            return refused
+
+    def _check_head(self, scope: Scope) -> None:
+        limit = self._limits.head_bytes
+        size = len(scope["path"]) + len(scope["query_string"])
+        if size + sum([len(name) + len(value) for name, value in scope["headers"]]) > limit:
+            error = InvalidParameter(f"The address and the headers may have at most {limit} bytes.")
+            error.status = 431
+            raise error
+        if "\x00" in scope["path"]:
+            raise NotFound("No name contains a NUL character.")
+
+    def _limited(self, scope: Scope, receive: Receive, caller: Caller | ApiError) -> Receive:
+        """Counts the body as it comes; over the limit, or not whole in time, it is refused before anything is done.
+
+        Nobody's body is not read at all.
+        """
+        limit, patience_s = self._limits.body_bytes, self._limits.body_deadline_s
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         declared = int(length) if length.isdigit() else 0
         if not declared and scope["method"] in ("GET", "DELETE"):
             return receive
         received, ended = 0, False
-        deadline = time.monotonic() + BODY_DEADLINE_S
+        deadline = asyncio.get_running_loop().time() + patience_s
 
         async def receive_limited() -> Message:
             nonlocal received, ended
+            if isinstance(caller, ApiError):
+                raise caller
             if declared > limit:
                 raise TooLarge(f"The body may have at most {limit} bytes.")
             if ended:
                 return await receive()
             try:
-                message = await asyncio.wait_for(receive(), max(0.0, deadline - time.monotonic()))
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
             except TimeoutError:
-                slow = InvalidParameter(f"The body did not arrive within {BODY_DEADLINE_S:g} s.")
+                slow = InvalidParameter(f"The body did not arrive within {patience_s:g} s.")
                 slow.status = 408
                 raise slow from None
             if message["type"] == "http.request":

@@ -1,7 +1,11 @@
 """Every metric that the chassis counts. Labels come from small fixed sets, never ids or subjects."""
 
+from collections.abc import Callable
+from functools import cache
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+METHODS = {"GET", "POST", "PATCH", "DELETE", "PUT", "HEAD", "OPTIONS"}
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
@@ -45,3 +49,22 @@ class Metrics:
         self.job_failures = Counter(
             "memstream_job_failures_total", "Background passes that failed", ("job",), registry=r
         )
+
+    def http(self, service: str) -> Callable[[str, int, float], None]:
+        """Counts one answer of a service: method, status, seconds. Each pair of labels is looked up once."""
+
+        @cache
+        def count(method: str, status: int) -> Callable[[], None]:
+            return self.requests.labels(service, method, str(status)).inc
+
+        @cache
+        def observe(method: str) -> Callable[[float], None]:
+            return self.request_seconds.labels(service, method).observe
+
+        def answered(method: str, status: int, seconds: float) -> None:
+            if method not in METHODS:
+                method = "other"
+            count(method, status)()
+            observe(method)(seconds)
+
+        return answered

@@ -26,6 +26,7 @@ from libs.contracts.ids import uuid7
 READ: Final = 1
 WRITE: Final = 2
 Level = Literal[1, 2]
+Creators = Literal["everybody", "admins"]
 LEVEL_NAMES: Mapping[int, str] = {READ: "READ", WRITE: "WRITE"}
 
 # The level that the caller has on `s`, as a column: a creator's is irrevocable.
@@ -86,8 +87,11 @@ def _store(row: asyncpg.Record) -> Store:
 
 
 class Stores:
-    def __init__(self, kind: StoreKind, database: Database, unit_of_work: UnitOfWork) -> None:
+    def __init__(
+        self, kind: StoreKind, database: Database, unit_of_work: UnitOfWork, creators: Creators = "everybody"
+    ) -> None:
         self.kind = kind
+        self._creators = creators
         self._database = database
         self._unit_of_work = unit_of_work
         self._uids: dict[tuple[int, str], UUID] = {}
@@ -103,6 +107,8 @@ class Stores:
         key: IdempotencyKey | None,
     ) -> tuple[Store, bool]:
         """The new store, or the first answer's and True when `key` was used before. Raises `AlreadyExists`."""
+        if self._creators == "admins" and not caller.admin:
+            raise PermissionDenied(f"Only a workspace admin may create a {self.kind.noun} here.")
         self.kind.check_name(store_id)
         async with self._unit_of_work.begin() as tx:
             replayed = key is not None and await idempotency.claim(tx, NO_STORE, key, store_id) is not None

@@ -25,6 +25,11 @@ class Limits(BaseModel):
     page_max: int = 100
     permissions_page_default: int = 100
     permissions_page_max: int = 1000
+    requests_per_workspace: int = 256  # at once, in one replica, until their answers begin; over it is 429
+    head_bytes: int = 64 * 1024  # of a request's line and headers; over it is 431
+    head_deadline_s: float = 10.0
+    body_deadline_s: float = 30.0  # over it is 408
+    answer_deadline_s: float = 30.0  # how long a client may take nothing of an answer that waits for it
 
 
 STATEMENT_CHARS = 1000

@@ -7,8 +7,7 @@ from libs.chassis.app import Chassis
 from libs.chassis.housekeeping import Pass
 from libs.contracts import events, requests
 from services.distiller.access import Access
-from services.distiller.api import ExtractionApi, PipelineApi
-from services.distiller.api.authorization import Authorization
+from services.distiller.api import Authorization, ExtractionApi, LaneApi, PipelineAccess, PipelineApi, RunApi
 from services.distiller.distil import Distiller
 from services.distiller.extraction import Extractor
 from services.distiller.handlers import Handlers, Marker, Unanswered
@@ -65,8 +64,12 @@ def build(
     chassis.housekeep(Pass("expire_batches", expired))
 
     authorization = Authorization(bus.ask)
-    pipeline_api = PipelineApi(
-        settings, models, pipelines, runs, lanes, batches, runner, sweeper, workers, unit_of_work, authorization
+    access = PipelineAccess(pipelines, authorization)
+    limits = settings.limits
+    apis = (
+        PipelineApi(limits, models, pipelines, lanes, runner, sweeper, workers, unit_of_work, authorization, access),
+        RunApi(runs, runner, unit_of_work, access),
+        LaneApi(lanes, batches, workers, access),
+        ExtractionApi(limits, models, authorization, Extractor(reader, bus.ask)),
     )
-    extraction_api = ExtractionApi(settings.limits, models, authorization, Extractor(reader, bus.ask))
-    return chassis.http("Memstream distiller", [pipeline_api.routes(), extraction_api.routes()])
+    return chassis.http("Memstream distiller", [api.routes() for api in apis])

@@ -165,17 +165,7 @@ class Handlers:
         async with self._unit_of_work.begin() as tx:
             removed = await self._lanes.forget_actor(tx, "session_store_uid", event.store_uid, event.actor_id)
             removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)
-            tx.emit(
-                DistillerActorErased(
-                    workspace_id=event.workspace_id,
-                    caused_by=event.event_id,
-                    store_uid=event.store_uid,
-                    actor_id=event.actor_id,
-                    epoch=event.epoch,
-                    erasure_id=event.erasure_id,
-                    removed=removed,
-                )
-            )
+            tx.emit(_confirmation(event, removed))
 
     async def on_memory_actor_erased(self, event: MemoryActorErased) -> None:
         """What was stored for an actor who was erased in a memory store goes, and that is confirmed."""
@@ -184,17 +174,7 @@ class Handlers:
         async with self._unit_of_work.begin() as tx:
             removed = await self._batches.forget_actor(tx, event.store_uid, event.actor_id)
             removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)
-            tx.emit(
-                DistillerActorErased(
-                    workspace_id=event.workspace_id,
-                    caused_by=event.event_id,
-                    store_uid=event.store_uid,
-                    actor_id=event.actor_id,
-                    epoch=event.epoch,
-                    erasure_id=event.erasure_id,
-                    removed=removed,
-                )
-            )
+            tx.emit(_confirmation(event, removed))
 
     async def on_hasten_lane(self, request: HastenLane) -> LaneHastened:
         """Somebody waits for a session: its lane is due now, unless only a run or a redrive would help."""
@@ -215,6 +195,18 @@ class Handlers:
             if reason in reasons:
                 return LaneHastened.model_validate({"reason": reason})
         return LaneHastened(reason="none")
+
+
+def _confirmation(event: SessionActorErased | MemoryActorErased, removed: int) -> DistillerActorErased:
+    return DistillerActorErased(
+        workspace_id=event.workspace_id,
+        caused_by=event.event_id,
+        store_uid=event.store_uid,
+        actor_id=event.actor_id,
+        epoch=event.epoch,
+        erasure_id=event.erasure_id,
+        removed=removed,
+    )
 
 
 class Unanswered:

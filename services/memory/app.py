@@ -35,6 +35,7 @@ from services.memory.store.purge import PURGE
 from services.memory.store.related import Distilling
 from services.memory.store.versions import Versions
 from services.memory.stores import MEMORY_STORE
+from services.memory.turns import Turns
 
 RETENTION_INTERVAL_S = 3600.0
 REVISIONS = Path(__file__).parent / "migrations"
@@ -42,10 +43,10 @@ REVISIONS = Path(__file__).parent / "migrations"
 
 def build(settings: MemorySettings, metrics: Metrics | None = None) -> FastAPI:
     chassis = Chassis("memory", settings, metrics)
-    stores = Stores(MEMORY_STORE, chassis.database, chassis.unit_of_work)
+    stores = Stores(MEMORY_STORE, chassis.database, chassis.unit_of_work, settings.store_creators)
     indexing = Indexing(settings.default_language, settings.weights)
     wakers = Wakers()
-    entries = Entries(chassis.database, chassis.unit_of_work, indexing, settings.limits, wakers.wake)
+    entries = Entries(chassis.database, chassis.unit_of_work, indexing, settings.limits, Turns(), wakers.wake)
     versions = Versions(chassis.database)
     search = Search(Index(chassis.database), versions, indexing)
     erasures = Erasures(chassis.database, chassis.unit_of_work, indexing)

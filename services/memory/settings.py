@@ -3,6 +3,7 @@
 from pydantic import field_validator
 
 from libs.chassis.settings import ServiceSettings
+from libs.chassis.stores import Creators
 from services.memory.ranking import FieldWeights
 from services.memory.text import LANGUAGES
 
@@ -14,6 +15,7 @@ class MemorySettings(ServiceSettings):
     path_weight: float = 1.0
     description_weight: float = 1.0
     content_weight: float = 1.0
+    store_creators: Creators = "everybody"
     erasure_repeat_s: float = 30.0
 
     @field_validator("default_language")

@@ -32,7 +32,7 @@ def build(settings: SessionSettings, metrics: Metrics | None = None) -> FastAPI:
     """The service, wired; entering the application's lifespan runs it."""
     chassis = Chassis("session", settings, metrics)
     database, unit_of_work, limits = chassis.database, chassis.unit_of_work, settings.limits
-    stores = Stores(KIND, database, unit_of_work)
+    stores = Stores(KIND, database, unit_of_work, settings.store_creators)
     access = Access(stores)
     sessions = Sessions(access, database, unit_of_work)
     items = Items(access, database, unit_of_work, chassis.relay)

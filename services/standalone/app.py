@@ -14,6 +14,8 @@ from fastapi import FastAPI
 
 from libs.chassis.keys import PRIVATE, add_key, issue_token
 from libs.chassis.metrics import Metrics
+from libs.chassis.wire import bounded_http
+from libs.contracts.limits import Limits
 from services.standalone.databases import make_databases, migrate
 from services.standalone.edge import Edge
 from services.standalone.embedded import EmbeddedError, EmbeddedNats, EmbeddedPostgres
@@ -71,7 +73,8 @@ async def running(settings: Settings) -> AsyncIterator[Standalone]:
         await migration
         for app in apps.values():
             await stack.enter_async_context(app.router.lifespan_context(app))
-        server = _Server(_http(Edge(apps, metrics.registry)))
+        limits = apps["session"].state.chassis.settings.limits
+        server = _Server(_http(Edge(apps, metrics.registry), limits))
         serving = asyncio.ensure_future(server.serve([listener]))
         stack.push_async_callback(_drain, server, serving)
         await _until_connected(apps.values())
@@ -129,11 +132,11 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _http(edge: Edge) -> uvicorn.Config:
+def _http(edge: Edge, limits: Limits) -> uvicorn.Config:
     return uvicorn.Config(
         edge,
         loop="uvloop",
-        http="httptools",
+        http=bounded_http(limits),
         lifespan="off",
         log_config=None,
         access_log=False,

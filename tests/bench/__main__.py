@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import Sequence
 
@@ -29,7 +30,7 @@ class Bench:
         self._groups = groups
         self._window_s = window_s
         self._full = full
-        self._console = Console()
+        self._console = Console(width=None if sys.stdout.isatty() else 120)
         self._begun = time.monotonic()
         self.rows: list[Row] = []
         self.machine: Machine | None = None
@@ -94,6 +95,8 @@ async def main() -> int:
     try:
         async with asyncio.timeout(FULL_DEADLINE_S if full else DEADLINE_S):
             await bench.run()
+    except asyncio.CancelledError:
+        return 130
     finally:
         bench.report()
     return 0

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.support.servers import PostgresServer
+from tests.support.service import USER
 from tests.support.session import STORES, SessionService, session_service
 
 KEY = {"Idempotency-Key": "k1"}
@@ -282,6 +283,19 @@ async def test_without_a_valid_token_nothing_answers(service: SessionService, au
         service.client.headers.update(service.keys.header())
 
     assert [(a.status_code, a.json()["error_code"]) for a in answers] == [(401, "UNAUTHENTICATED")] * 2
+
+
+async def test_a_deployment_may_leave_making_stores_to_admins(postgres: PostgresServer) -> None:
+    async with session_service(postgres, store_creators="admins") as strict:
+        refused = await strict.client.post(STORES, params={"session_store_id": "chats"}, json={})
+        store = await strict.store("chats", headers=strict.keys.header("root@example.com", admin=True))
+        bo = {"principal": {"type": "USER", "name": USER}, "permission": "WRITE"}
+        admin = strict.keys.header("root@example.com", admin=True)
+        await strict.call("POST", f"{store}/permissions:grant", json=bo, headers=admin)
+
+        assert (refused.status_code, refused.json()["error_code"]) == (403, "PERMISSION_DENIED")
+        assert "admin" in refused.json()["message"]
+        assert await strict.session(store)
 
 
 async def test_an_expired_token_is_refused(service: SessionService) -> None:

@@ -2,39 +2,24 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
-from databricks.sdk import WorkspaceClient
-from databricks.sdk.errors import InternalError
-from databricks.sdk.service.agentkit import Session, SessionItem, SessionStore
 
 from services.session.app import REVISIONS
 from services.session.store.items import NEWEST_FIRST
-from tests.support.proxy import TcpProxy
 from tests.support.servers import PostgresServer
-from tests.support.service import Keys, database, key_directory, running, served, until
+from tests.support.service import database, key_directory, running, until
 from tests.support.session import STORES, SessionService, session_app
+from tests.support.wire import Wire, socket_of
 
-
-class Wire(TcpProxy):
-    """A proxy that can swallow what the server says, so that a commit happens and its answer is lost."""
-
-    is_mute = False
-
-    async def _to_client(self, server: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        while chunk := await server.read(65_536):
-            if not self.is_mute:
-                client.write(chunk)
-                await client.drain()
-        client.write_eof()
+SOAK = os.environ.get("SOAK") == "1"
 
 
 @dataclass(frozen=True)
@@ -48,16 +33,11 @@ class Wired:
         return int(await self.direct.fetchval("select count(*) from session_items"))
 
 
-def socket_of(dsn: str) -> str:
-    query = parse_qs(urlsplit(dsn).query)
-    return str(Path(query["host"][0]) / f".s.PGSQL.{query['port'][0]}")
-
-
 @pytest.fixture
 async def wired(postgres: PostgresServer) -> AsyncIterator[Wired]:
     with key_directory() as keys:
         async with database(postgres, "session", REVISIONS) as dsn, Wire(socket_of(dsn), record=True) as wire:
-            proxied = f"postgresql://postgres@{wire.address}{urlsplit(dsn).path}?sslmode=disable"
+            proxied = wire.dsn(dsn)
             app = session_app(proxied, keys)
             direct = await asyncpg.connect(dsn)
             try:
@@ -133,48 +113,6 @@ async def lose_answer(wire: Wire, direct: Any, call: Callable[[], Awaitable[Any]
     return (await asyncio.gather(calling, return_exceptions=True))[0]
 
 
-async def test_the_published_client_does_not_resend_what_may_be_written(postgres: PostgresServer) -> None:
-    with key_directory() as keys:
-        async with database(postgres, "session", REVISIONS) as dsn, Wire(socket_of(dsn)) as wire:
-            proxied = f"postgresql://postgres@{wire.address}{urlsplit(dsn).path}?sslmode=disable"
-            direct = await asyncpg.connect(dsn)
-            try:
-                async with served(session_app(proxied, keys)) as url:
-                    await _lose_answers(url, keys, wire, direct)
-            finally:
-                await direct.close()
-
-
-async def _lose_answers(url: str, keys: Keys, wire: Wire, direct: Any) -> None:
-    api = await asyncio.to_thread(lambda: WorkspaceClient(host=url, token=keys.token()).agent_kit)
-    await asyncio.to_thread(api.create_session_store, SessionStore(), "abc")
-    session = await asyncio.to_thread(
-        lambda: api.create_session("session-stores/abc", Session(actor_id="ana"), session_id="s1").name
-    )
-    assert session is not None
-
-    committed = 0
-    for attempt in range(8):
-        await asyncio.to_thread(api.append_session_items, session, [SessionItem(data="warm")])
-        before = await direct.fetchval("select count(*) from session_items")
-
-        outcome = await lose_answer(
-            wire,
-            direct,
-            partial(asyncio.to_thread, api.append_session_items, session, [SessionItem(data={"n": attempt})]),
-        )
-
-        written = await direct.fetchval("select count(*) from session_items") - before
-        if isinstance(outcome, InternalError):
-            assert "may have happened" in str(outcome)
-            assert written <= 1
-            committed += written
-        else:  # refused with 503 before the statement was sent, hence resent
-            assert outcome.session_items
-            assert written == 1
-    assert committed >= 4
-
-
 async def _has(direct: Any, count: int) -> bool:
     return bool(await direct.fetchval("select count(*) from session_items") == count)
 
@@ -200,7 +138,8 @@ async def test_without_postgres_503_comes_soon_and_service_returns_by_itself(wir
     assert [item["position"] for item in await wired.service.append(session, 1)] == [1]
 
 
-async def test_the_newest_items_of_a_long_session_cost_no_more_than_of_a_short_one(wired: Wired) -> None:
+@pytest.mark.parametrize("sessions", [1_000, *([1_000_000] if SOAK else [])])
+async def test_the_newest_of_100_000_items_touch_no_more_than_they_are(wired: Wired, sessions: int) -> None:
     service = wired.service
     store = await service.store()
     session = await service.session(store, "long")
@@ -215,8 +154,13 @@ async def test_the_newest_items_of_a_long_session_cost_no_more_than_of_a_short_o
     await wired.direct.execute(
         "insert into sessions (store_uid, session_uid, session_id, actor_id, root_session_id, create_time, update_time,"
         " last_activity_time) select $1, gen_random_uuid(), 'x' || n, 'ana', 'x' || n, now(), now(), now()"
-        " from generate_series(1, 20000) n",
+        " from generate_series(2, $2::int) n",
         row["store_uid"],
+        sessions,
+    )
+    await wired.direct.execute(
+        "insert into session_items (store_uid, session_uid, position, data, create_time)"
+        " select store_uid, session_uid, 1, '\"x\"', now() from sessions where session_id <> 'long'"
     )
     await wired.direct.execute("vacuum analyze sessions, session_items")
 

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from libs.chassis import migrations
 from libs.chassis.app import Chassis
 from libs.chassis.keys import add_key, issue_token
+from libs.chassis.wire import bounded_http
 from tests.support.servers import PostgresServer, create_database, drop_database, free_port, template_database
 
 WORKSPACE = 1
@@ -94,7 +95,15 @@ async def running(app: FastAPI, keys: Keys, *, bus: bool = False) -> AsyncIterat
 async def served(app: FastAPI) -> AsyncIterator[str]:
     """The base URL of an app behind a real uvicorn on a free port, ready."""
     port = free_port()
-    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_config=None, access_log=False, lifespan="on")
+    config = uvicorn.Config(
+        app,
+        http=bounded_http(chassis_of(app).settings.limits),
+        host="127.0.0.1",
+        port=port,
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+    )
     server = uvicorn.Server(config)
     server.capture_signals = nullcontext  # type: ignore[assignment]  # pytest keeps its own handlers
     serving = asyncio.create_task(server.serve())

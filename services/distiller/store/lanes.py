@@ -8,13 +8,15 @@ distillation is never forgotten.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 from libs.chassis.database import Database
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import Range
 from services.distiller.domain import Behind, Lease
+
+LaneState = Literal["settled", "waiting", "due", "running", "unanswered", "waiting_provider", "parked"]
 
 READY = "due_at is not null and pending_batch is null"
 FREE = "(lease_until is null or lease_until < now())"
@@ -39,7 +41,7 @@ class Mark:
 @dataclass(frozen=True, slots=True)
 class LaneView:
     actor_id: str
-    state: str
+    state: LaneState
     behind: int
     attempts: int
     reason: str | None

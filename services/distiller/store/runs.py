@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
 import asyncpg
@@ -11,6 +12,8 @@ from libs.chassis.unit_of_work import Tx
 from libs.contracts.requests import ChangedSession
 from services.distiller.domain import Pipeline
 
+RunState = Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELED"]
+
 COLUMNS = "run_id, pipeline_uid, state, error, cursor, create_time, end_time"
 
 
@@ -18,7 +21,7 @@ COLUMNS = "run_id, pipeline_uid, state, error, cursor, create_time, end_time"
 class Run:
     run_id: int
     pipeline_uid: UUID
-    state: str
+    state: RunState
     error: str | None
     cursor: str | None
     create_time: datetime

@@ -23,6 +23,7 @@ from services.memory.indexing import Indexing
 from services.memory.store.access import STORE, open_store, permitted
 from services.memory.store.records import ENTRY_COLUMNS, EVIDENCE, Found, entry_from, proofs_from
 from services.memory.store.slots import Slots, Writer
+from services.memory.turns import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class Entries:
         unit_of_work: UnitOfWork,
         indexing: Indexing,
         limits: Limits,
+        turns: Turns,
         changed: Callable[[UUID], None],
     ) -> None:
         """`changed` hears of a store after each write to it."""
@@ -82,6 +84,7 @@ class Entries:
         self._unit_of_work = unit_of_work
         self._indexing = indexing
         self._limits = limits
+        self._turns = turns
         self._changed = changed
 
     async def get(self, caller: Caller, store_uid: UUID, entry_id: str) -> Found:
@@ -289,7 +292,7 @@ class Entries:
         resource: str,
         write: Callable[[Tx, Slots], Awaitable[Entry]],
     ) -> tuple[Entry, bool]:
-        async with self._unit_of_work.begin() as tx:
+        async with self._turns.of(store_uid, actor_id), self._unit_of_work.begin() as tx:
             store = await open_store(tx, store_uid, actor_id, caller, WRITE)
             earlier = await idempotency.claim(tx, store_uid, key, resource) if key is not None else None
             if earlier is not None:
@@ -309,13 +312,13 @@ class Entries:
     async def _change(
         self, caller: Caller, store_uid: UUID, entry_id: str, write: Callable[[Tx, Slots], Awaitable[Entry]]
     ) -> Entry:
-        async with self._unit_of_work.begin() as tx:
-            actor_id = await tx.fetchval(
-                "select actor_id from entries where store_uid = $1 and entry_id = $2"
-                " order by retired, update_time desc limit 1",
-                store_uid,
-                entry_id,
-            )
+        actor_id = await self._database.fetchval(
+            "select actor_id from entries where store_uid = $1 and entry_id = $2"
+            " order by retired, update_time desc limit 1",
+            store_uid,
+            entry_id,
+        )
+        async with self._turns.of(store_uid, actor_id or ""), self._unit_of_work.begin() as tx:
             store = await open_store(tx, store_uid, actor_id or "", caller, WRITE)
             if actor_id is None:
                 raise missing(entry_id)

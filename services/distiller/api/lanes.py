@@ -1,0 +1,78 @@
+"""Where each actor's distillation stands, how to make a failing one go on, and what a pipeline has spent."""
+
+from dataclasses import asdict
+from datetime import date
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from libs.chassis.http import Authenticated
+from libs.chassis.paging import decode_token, encode_token, page_size
+from libs.contracts.routes import BASE, PIPELINES
+from services.distiller.api.access import PipelineAccess
+from services.distiller.api.shapes import (
+    LanePage,
+    LaneShape,
+    RedriveBody,
+    Redriven,
+    Size,
+    Token,
+    UsageList,
+    UsageShape,
+)
+from services.distiller.lanes import LaneWorkers
+from services.distiller.store import Batches, Lanes
+from services.distiller.store.lanes import LaneState
+
+
+class LaneApi:
+    def __init__(self, lanes: Lanes, batches: Batches, workers: LaneWorkers, access: PipelineAccess) -> None:
+        self._lanes = lanes
+        self._batches = batches
+        self._workers = workers
+        self._access = access
+
+    def routes(self) -> APIRouter:
+        router = APIRouter(prefix=f"{BASE}/{PIPELINES}/{{pipeline_id}}", tags=["lanes and usage"])
+        shown: dict[str, Any] = {"response_model_exclude_none": True}
+        router.add_api_route("/lanes", self.list_lanes, methods=["GET"])
+        router.add_api_route("/lanes:redrive", self.redrive, methods=["POST"], **shown)
+        router.add_api_route("/usage", self.usage, methods=["GET"], **shown)
+        return router
+
+    async def list_lanes(
+        self,
+        pipeline_id: str,
+        caller: Authenticated,
+        state: LaneState | None = None,
+        actor_id: str | None = None,
+        size: Size = None,
+        token: Token = None,
+    ) -> LanePage:
+        """Where each actor's distillation stands, by actor."""
+        pipeline = await self._access.managed(pipeline_id, caller)
+        limit = page_size(size, default=50, maximum=100)
+        scope = ("lanes", pipeline.pipeline_uid, state, actor_id)
+        cursor = decode_token(scope, token, (str,))
+        found = await self._lanes.page(pipeline.pipeline_uid, state, actor_id, cursor[0] if cursor else None, limit + 1)
+        more = encode_token(scope, [found[limit - 1].actor_id]) if len(found) > limit else None
+        return LanePage(lanes=[LaneShape.of(lane) for lane in found[:limit]], next_page_token=more)
+
+    async def redrive(self, pipeline_id: str, body: RedriveBody, caller: Authenticated) -> Redriven:
+        """Failing and parked lanes, one actor's or all, are tried again at once."""
+        pipeline = await self._access.managed(pipeline_id, caller)
+        redriven = await self._lanes.redrive(pipeline.pipeline_uid, body.actor_id)
+        self._workers.due_in(0)
+        return Redriven(redriven=redriven)
+
+    async def usage(
+        self,
+        pipeline_id: str,
+        caller: Authenticated,
+        since: Annotated[date | None, Query(alias="from")] = None,
+        until: Annotated[date | None, Query(alias="to")] = None,
+    ) -> UsageList:
+        """Calls and tokens by day (UTC), model and outcome, failed calls too; both ends are included."""
+        pipeline = await self._access.managed(pipeline_id, caller)
+        rows = await self._batches.usage(pipeline.pipeline_uid, since, until)
+        return UsageList(usage=[UsageShape(**asdict(row)) for row in rows])

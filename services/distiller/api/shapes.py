@@ -1,0 +1,169 @@
+"""What the distiller's endpoints take and answer."""
+
+from datetime import date
+from typing import Annotated, Literal
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from libs.chassis.texts import Text
+from libs.chassis.times import optional_rfc3339, rfc3339
+from libs.contracts.routes import MEMORY_STORES, SESSION_STORES
+from services.distiller.domain import Pipeline, Trigger
+from services.distiller.store import LaneView, Run
+from services.distiller.store.lanes import LaneState
+from services.distiller.store.runs import RunState
+
+Size = Annotated[str | None, Query(alias="page_size")]
+Token = Annotated[str | None, Query(alias="page_token")]
+
+
+class DreamerPolicy(BaseModel):
+    """How a pipeline distils; the name is the contract's."""
+
+    model: Text | None = None
+    instructions: Text | None = None
+    trigger: Literal["MANUAL_ONLY", "SCHEDULED", "CONTINUOUS", "TRIGGER_UNSPECIFIED"] | None = None
+    quiet_period_s: float | None = Field(default=None, ge=0, le=86_400)
+    max_wait_s: float | None = Field(default=None, ge=0, le=86_400)
+    daily_token_budget: int | None = Field(default=None, ge=0, le=2**63 - 1)
+
+
+class PipelineBody(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    session_store: Text | None = None
+    memory_store: Text | None = None
+    display_name: Text | None = None
+    dreamer_policy: DreamerPolicy = DreamerPolicy()
+    etag: str | None = None
+
+
+class RedriveBody(BaseModel):
+    actor_id: Text | None = None
+
+
+class PolicyShape(BaseModel):
+    model: str | None
+    instructions: str | None
+    trigger: Trigger
+    enabled: bool
+    quiet_period_s: float
+    max_wait_s: float
+    daily_token_budget: int | None
+
+
+class PipelineShape(BaseModel):
+    name: str
+    display_name: str | None
+    session_store: str
+    memory_store: str
+    dreamer_policy: PolicyShape
+    model: str | None = Field(description="The older place of dreamer_policy.model.")
+    etag: str
+    create_time: str
+    update_time: str
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> "PipelineShape":
+        return cls(
+            name=pipeline.name,
+            display_name=pipeline.display_name,
+            session_store=f"{SESSION_STORES}/{pipeline.session_store_id}",
+            memory_store=f"{MEMORY_STORES}/{pipeline.memory_store_id}",
+            dreamer_policy=PolicyShape(
+                model=pipeline.model,
+                instructions=pipeline.instructions,
+                trigger=pipeline.trigger,
+                enabled=pipeline.trigger != "MANUAL_ONLY",
+                quiet_period_s=pipeline.quiet_period_s,
+                max_wait_s=pipeline.max_wait_s,
+                daily_token_budget=pipeline.daily_token_budget,
+            ),
+            model=pipeline.model,
+            etag=etag_of(pipeline),
+            create_time=rfc3339(pipeline.create_time),
+            update_time=rfc3339(pipeline.update_time),
+        )
+
+
+class PipelinePage(BaseModel):
+    memory_pipelines: list[PipelineShape]
+    next_page_token: str | None = None
+
+
+class RunShape(BaseModel):
+    name: str
+    state: RunState
+    error: str | None
+    create_time: str
+    end_time: str | None
+
+    @classmethod
+    def of(cls, run: Run) -> "RunShape":
+        return cls(
+            name=run.name,
+            state=run.state,
+            error=run.error,
+            create_time=rfc3339(run.create_time),
+            end_time=optional_rfc3339(run.end_time),
+        )
+
+
+class RunPage(BaseModel):
+    pipeline_runs: list[RunShape]
+    next_page_token: str | None = None
+
+
+class LaneShape(BaseModel):
+    """`behind`: positions known and not distilled. `due_time`: when it is worked on next."""
+
+    actor_id: str
+    state: LaneState
+    behind: int
+    attempts: int
+    reason: str | None
+    due_time: str | None
+
+    @classmethod
+    def of(cls, lane: LaneView) -> "LaneShape":
+        return cls(
+            actor_id=lane.actor_id,
+            state=lane.state,
+            behind=lane.behind,
+            attempts=lane.attempts,
+            reason=lane.reason,
+            due_time=optional_rfc3339(lane.due_at),
+        )
+
+
+class LanePage(BaseModel):
+    lanes: list[LaneShape]
+    next_page_token: str | None = None
+
+
+class Redriven(BaseModel):
+    redriven: int
+
+
+class UsageShape(BaseModel):
+    """Calls and tokens of one day (UTC), model and outcome."""
+
+    day: date
+    model: str
+    outcome: str
+    calls: int
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class UsageList(BaseModel):
+    usage: list[UsageShape]
+
+
+class Empty(BaseModel):
+    """Nothing: `{}`."""
+
+
+def etag_of(pipeline: Pipeline) -> str:
+    return f'"{pipeline.revision}"'
