@@ -66,14 +66,12 @@ def users_conf() -> str:
 def publishes(service: str) -> list[str]:
     """Its own events, its questions, and of JetStream: making the topology, then taking from its own consumers."""
     own = [event.subject for stream in STREAMS for event in stream.events if event.subject.startswith(f"{service}.")]
-    streams = [f"$JS.API.STREAM.{verb}.{stream.name}" for stream in STREAMS for verb in ("CREATE", "UPDATE")]
+    streams = [f"$JS.API.STREAM.CREATE.{stream.name}" for stream in STREAMS]
+    streams.append(f"$JS.API.STREAM.UPDATE.{service.upper()}")
     consumers = [
-        f"$JS.API.CONSUMER.{call}"
+        f"$JS.API.CONSUMER.CREATE.{c.stream}.{c.durable}.{c.event.subject}"
         for c in CONSUMERS
-        for call in (
-            f"DURABLE.CREATE.{c.stream}.{c.durable}",
-            f"CREATE.{c.stream}.{c.durable}.{c.event.subject}",
-        )
+        if service in (c.service, c.stream.lower())
     ]
     taking = [
         subject

@@ -41,7 +41,7 @@ class Chassis:
             statement_timeout_s=settings.database_statement_timeout_s,
         )
         self.parked = ParkedMessages(self.database)
-        self.bus = Bus(service, settings.nats_url.get_secret_value(), self.parked, self.metrics)
+        self.bus = Bus(service, settings.nats_url.get_secret_value(), self.parked, self.metrics, settings.nats_replicas)
         self.relay = Relay(service, self.database, self.bus, self.metrics)
         self.unit_of_work = UnitOfWork(self.database, self.relay)
         self.verifier = Verifier(settings)

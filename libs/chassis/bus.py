@@ -20,7 +20,7 @@ from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy as ServerAckPolicy
 from nats.js.api import ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
-from nats.js.errors import NotFoundError
+from nats.js.errors import BadRequestError, NotFoundError
 from pydantic import BaseModel, ValidationError
 
 from libs.chassis.delivery import Delivery
@@ -45,10 +45,14 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 @dataclass
 class BusHealth:
-    """`missing_since`: loop time since when NATS answers but a consumer of the topology is not there."""
+    """`missing_since`: loop time since when NATS answers but a consumer of the topology is not there.
+
+    `refused`: what NATS does not allow this service; without it the service is deaf or mute, and nothing else tells.
+    """
 
     started: bool = False
     missing_since: float | None = None
+    refused: str | None = None
 
 
 class Bus:
@@ -69,6 +73,7 @@ class Bus:
             logger=None,
             graceful_timeout=5,
             inbox_prefix=f"_INBOX_{service}",
+            error_cb=self._on_error,
             specification_url=f"nats://{urlparse(url).hostname or 'nats'}",
         )
 
@@ -93,6 +98,7 @@ class Bus:
             config=_consumer_config(consumer),
             stream=JStream(consumer.stream, declare=False),
             pull_sub=PullSub(consumer.batch_size),
+            inbox_prefix=f"_INBOX_{self._service}.".encode(),  # the broker's own is not handed on to a pull (0.7.8)
         )(handler)
 
     def listen(self, event: type[EventT], handler: Callable[[EventT], Awaitable[None]]) -> None:
@@ -153,10 +159,15 @@ class Bus:
                 await self.broker.stop()
             self._client = self._stream = None
 
+    async def _on_error(self, error: Exception) -> None:
+        if "permissions violation" in str(error).lower():
+            self.health.refused = str(error)
+            log.error("bus_refused", service=self._service, error=str(error))
+
     async def _apply(self) -> bool:
         assert self._stream is not None  # noqa: S101 - run() made it
         try:
-            await apply_topology(self._stream, self._replicas)
+            await apply_topology(self._stream, self._service, self._replicas)
         except (NatsError, TimeoutError) as error:
             log.error("topology_refused", service=self._service, error=str(error))
             return False
@@ -191,16 +202,25 @@ class Bus:
         return missing
 
 
-async def apply_topology(stream: JetStreamContext, replicas: int = 1) -> None:
-    """Makes or updates every stream and consumer of the table. Raises when the server refuses a change."""
+async def apply_topology(stream: JetStreamContext, service: str, replicas: int = 1) -> None:
+    """Makes or updates a service's stream, its consumers, and every consumer of its stream: what nobody listens for is
+    dropped where the retention is by interest. Others' streams are made when missing, never changed.
+
+    Raises when the server refuses a change.
+    """
     for wanted in STREAMS:
         config = _stream_config(wanted, replicas)
+        if wanted.name != service.upper():
+            with suppress(BadRequestError):  # it exists, and is not quite so
+                await stream.add_stream(config)
+            continue
         try:
             await stream.update_stream(config)
         except NotFoundError:
             await stream.add_stream(config)
     for consumer in CONSUMERS:
-        await stream.add_consumer(consumer.stream, _consumer_config(consumer))
+        if service in (consumer.service, consumer.stream.lower()):
+            await stream.add_consumer(consumer.stream, _consumer_config(consumer))
 
 
 def _stream_config(stream: Stream, replicas: int) -> StreamConfig:
@@ -218,6 +238,7 @@ def _stream_config(stream: Stream, replicas: int) -> StreamConfig:
 def _consumer_config(consumer: Consumer) -> ConsumerConfig:
     """`max_deliver` stays unlimited: delivery parks, and what waits for Postgres must not run out."""
     return ConsumerConfig(
+        name=consumer.durable,
         durable_name=consumer.durable,
         ack_policy=ServerAckPolicy.EXPLICIT,
         ack_wait=consumer.ack_wait_s,

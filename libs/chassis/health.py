@@ -33,6 +33,8 @@ def liveness(bus: Bus) -> tuple[int, dict[str, str]]:
     missing_since = bus.health.missing_since
     if missing_since is not None and asyncio.get_running_loop().time() - missing_since > MISSING_LIMIT_S:
         return 503, {"status": "deaf", "reason": "NATS answers, but a consumer of the topology is missing"}
+    if bus.health.refused is not None:
+        return 503, {"status": "deaf", "reason": "NATS does not allow this service what it needs; see its log"}
     return 200, {"status": "alive"}
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from libs.contracts.limits import Limits
@@ -18,6 +18,7 @@ class ServiceSettings(BaseSettings):
     nats_url: SecretStr = SecretStr("nats://127.0.0.1:4222")
     http_host: str = "0.0.0.0"  # noqa: S104 - a service in a container listens on every interface
     http_port: int = 8080
+    nats_replicas: int = Field(default=1, ge=1, le=5)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     key_dir: Path | None = None

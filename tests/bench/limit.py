@@ -9,7 +9,7 @@ from tests.bench.windows import Step
 
 POOL = 8
 TABLE = """
-create table items (session_id bigint, position bigint, data text not null, create_time timestamptz not null,
+create table if not exists items (session_id bigint, position bigint, data text not null, create_time timestamptz not null,
     primary key (session_id, position))
 """
 APPEND = """
@@ -49,8 +49,8 @@ class Limit:
 @asynccontextmanager
 async def limit(dsn: str) -> AsyncIterator[Limit]:
     async with asyncpg.create_pool(dsn, min_size=POOL, max_size=POOL) as pool:
+        await pool.execute(TABLE)
         connections = [await pool.acquire() for _ in range(POOL)]
-        await connections[0].execute(TABLE)
         try:
             yield Limit(connections)
         finally:

@@ -13,7 +13,12 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import ConsumerConfig
 
-from libs.chassis.bus import apply_topology
+from libs.chassis.bus import Bus, apply_topology
+from libs.chassis.database import Database
+from libs.chassis.metrics import Metrics
+from libs.chassis.parked import ParkedMessages
+from libs.contracts.events import DistillerActorErased
+from libs.contracts.ids import uuid7
 from libs.contracts.topology import STREAMS, consumers_of
 from services.standalone.embedded.nats import _binary
 from tests.support.servers import free_port
@@ -83,7 +88,7 @@ async def is_refused(client: Client, refused: list[str], subject: str) -> bool:
 async def test_a_service_may_do_its_work(url: str, service: str) -> None:
     async with user(url, service) as (client, refused):
         stream = client.jetstream(timeout=DEADLINE_S)
-        await apply_topology(stream)
+        await apply_topology(stream, service)
         for owned in STREAMS:
             if owned.name == service.upper():
                 for event in owned.events:
@@ -99,6 +104,30 @@ async def test_a_service_may_do_its_work(url: str, service: str) -> None:
 
         await client.flush()
         assert refused == []
+
+
+async def test_a_bus_consumes_within_its_rights(url: str) -> None:
+    """A pull that waits on an inbox of another prefix is refused silently and would be deaf for ever."""
+    metrics = Metrics()
+    parked = ParkedMessages(Database("postgresql://nowhere", pool_size=1))
+    bus = Bus("session", url.format(user="session"), parked, metrics)
+    event = DistillerActorErased(workspace_id=1, store_uid=uuid7(), actor_id="ana", epoch=1, erasure_id=uuid7())
+    heard: list[DistillerActorErased] = []
+
+    async def hear(erased: DistillerActorErased) -> None:
+        heard.append(erased)
+
+    bus.consume(DistillerActorErased, hear)
+    running = asyncio.create_task(bus.run())
+    try:
+        await until(lambda: bus.connected)
+        async with user(url, "distiller") as (client, _):
+            await client.jetstream(timeout=DEADLINE_S).publish(event.subject, event.model_dump_json().encode())
+
+        await until(lambda: event in heard)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_question_is_answered(url: str) -> None:
@@ -154,7 +183,7 @@ async def test_memory_takes_nothing_from_anothers_stream(url: str, call: str) ->
 
 async def test_memory_cannot_turn_anothers_consumer_to_itself(url: str) -> None:
     async with user(url, "distiller") as (distiller, _):
-        await apply_topology(distiller.jetstream(timeout=DEADLINE_S))
+        await apply_topology(distiller.jetstream(timeout=DEADLINE_S), "distiller")
     async with user(url, "memory") as (client, _):
         stolen = ConsumerConfig(
             durable_name="distiller-items-appended",
