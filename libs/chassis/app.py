@@ -19,6 +19,7 @@ from libs.chassis.health import health_routes
 from libs.chassis.housekeeping import Pass
 from libs.chassis.http import frame
 from libs.chassis.metrics import Metrics
+from libs.chassis.openapi import Operation, document
 from libs.chassis.operations import operation_routes
 from libs.chassis.outbox import Relay
 from libs.chassis.parked import ParkedMessages
@@ -101,8 +102,19 @@ class Chassis:
             logs.logger(__name__).error("task_died", service=self.service, exc_info=task.exception())
             raise SystemExit(1)
 
-    def http(self, title: str, routers: Sequence[APIRouter], routes: Sequence[BaseRoute] = ()) -> FastAPI:
-        """The service's HTTP application; entering its lifespan runs everything."""
+    def http(
+        self,
+        title: str,
+        routers: Sequence[APIRouter],
+        routes: Sequence[BaseRoute] = (),
+        operations: Sequence[Operation] = (),
+        *,
+        open_paths: Sequence[str] = (),
+    ) -> FastAPI:
+        """The service's HTTP application; entering its lifespan runs everything.
+
+        `operations` describe the plain `routes` for the OpenAPI document; `open_paths` need no token.
+        """
 
         @asynccontextmanager
         async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -120,6 +132,7 @@ class Chassis:
         for router in (*routers, operation_routes(self.service, self.parked)):
             app.include_router(router)
         frame(app, self.service, self.verifier, self.metrics, self.settings.limits)
+        document(app, operations, open_paths=open_paths)
         app.state.chassis = self
         return app
 

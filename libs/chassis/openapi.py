@@ -25,6 +25,12 @@ class Error(BaseModel):
     details: list[dict[str, Any]] = []
 
 
+class Empty(BaseModel):
+    """`{}`"""
+
+    model_config = ConfigDict(frozen=True)
+
+
 @dataclass(frozen=True)
 class Operation:
     """A plain route, for the document."""

@@ -115,6 +115,8 @@ class Distiller:
             await self._batches.drop(batch_id)
             raise
         except Failed as failed:
+            if isinstance(failed.cause, ProviderFailure):
+                self._metrics.breaker_open.labels(model.name).set(1)
             self._count(failed.spent)
             async with self._unit_of_work.begin() as tx:
                 await self._batches.spend(tx, pipeline, failed.spent)
@@ -124,6 +126,7 @@ class Distiller:
             await self._batches.answered(tx, batch_id, reply.text, reply.spent)
             await self._batches.spend(tx, pipeline, reply.spent)
         self._count(reply.spent)
+        self._metrics.breaker_open.labels(model.name).set(0)
         if reply.recovered:
             await self._lanes.wake_provider(model.provider)
         return reply

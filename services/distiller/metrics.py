@@ -19,6 +19,9 @@ class Metrics:
         self.model_tokens = Counter(
             "memstream_model_tokens_total", "Tokens by model and kind", ("model", "kind"), registry=registry
         )
+        self.breaker_open = Gauge(
+            "memstream_model_breaker_open", "1 while a model's endpoint is failing", ("model",), registry=registry
+        )
         self.sweep_finds = Counter(
             "memstream_sweep_finds_total",
             "Sessions that only the sweep found: 0 in a healthy system",

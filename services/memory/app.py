@@ -4,9 +4,9 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
+from libs.chassis import metrics as chassis_metrics
 from libs.chassis.app import Chassis
 from libs.chassis.housekeeping import expiring, run_pass
-from libs.chassis.metrics import Metrics
 from libs.chassis.permissions import permission_routes
 from libs.chassis.stores import Stores
 from libs.contracts.events import BatchesApplied, DistillerActorErased, MemoriesDistilled, SessionActorErased
@@ -21,6 +21,7 @@ from services.memory.feed import Feed
 from services.memory.freshness import Freshness, Wakers
 from services.memory.handlers import Handlers
 from services.memory.indexing import Indexing
+from services.memory.metrics import Metrics
 from services.memory.search import Search
 from services.memory.settings import MemorySettings
 from services.memory.store import retention
@@ -41,7 +42,7 @@ RETENTION_INTERVAL_S = 3600.0
 REVISIONS = Path(__file__).parent / "migrations"
 
 
-def build(settings: MemorySettings, metrics: Metrics | None = None) -> FastAPI:
+def build(settings: MemorySettings, metrics: chassis_metrics.Metrics | None = None) -> FastAPI:
     chassis = Chassis("memory", settings, metrics)
     stores = Stores(MEMORY_STORE, chassis.database, chassis.unit_of_work, settings.store_creators)
     indexing = Indexing(settings.default_language, settings.weights)
@@ -58,6 +59,7 @@ def build(settings: MemorySettings, metrics: Metrics | None = None) -> FastAPI:
         Distilling(chassis.database),
         search,
         erasures,
+        Metrics(chassis.metrics.registry),
     )
     chassis.bus.consume(MemoriesDistilled, handlers.on_memories_distilled)
     chassis.bus.consume(SessionActorErased, handlers.on_session_actor_erased)

@@ -24,6 +24,7 @@ from libs.contracts.requests import (
     StoreAuthorization,
 )
 from services.memory.domain import Entry, is_name, is_storable
+from services.memory.metrics import Metrics
 from services.memory.search import Search
 from services.memory.store.batches import Batches
 from services.memory.store.epochs import raise_epoch
@@ -45,6 +46,7 @@ class Handlers:
         distilling: Distilling,
         search: Search,
         erasures: Erasures,
+        metrics: Metrics,
     ) -> None:
         self._unit_of_work = unit_of_work
         self._stores = stores
@@ -52,6 +54,7 @@ class Handlers:
         self._distilling = distilling
         self._search = search
         self._erasures = erasures
+        self._metrics = metrics
 
     async def on_memories_distilled(self, event: MemoriesDistilled) -> None:
         async with self._unit_of_work.begin() as tx:
@@ -66,6 +69,8 @@ class Handlers:
                     outcomes=outcomes,
                 )
             )
+        if event.oldest_appended_at is not None:
+            self._metrics.freshness.observe((datetime.now(UTC) - event.oldest_appended_at).total_seconds())
 
     async def apply_batch(self, request: ApplyBatch) -> BatchApplied:
         """As the event, for somebody who waits."""

@@ -6,7 +6,6 @@ from fastapi import FastAPI
 
 from libs.chassis.app import Chassis
 from libs.chassis.metrics import Metrics
-from libs.chassis.openapi import document
 from libs.chassis.permissions import permission_routes
 from libs.chassis.stores import Stores
 from libs.contracts.events import DistillerActorErased, MemoryActorErased
@@ -48,7 +47,7 @@ def build(settings: SessionSettings, metrics: Metrics | None = None) -> FastAPI:
     chassis.housekeep(retention.SWEEP, *purges.PASSES)
     chassis.every("erasures", settings.erasure_repeat_s, erasures.settle, erasures.wake)
 
-    app = chassis.http(
+    return chassis.http(
         "Memstream sessions",
         [
             store_routes(stores, limits),
@@ -58,6 +57,6 @@ def build(settings: SessionSettings, metrics: Metrics | None = None) -> FastAPI:
             neighbour_routes(),
         ],
         ItemRoutes(items, limits).routes(),
+        OPERATIONS,
+        open_paths=[CONFIG_PATH],
     )
-    document(app, OPERATIONS, open_paths=[CONFIG_PATH])
-    return app

@@ -9,8 +9,8 @@ from tests.bench.windows import Step
 
 POOL = 8
 TABLE = """
-create table if not exists items (session_id bigint, position bigint, data text not null, create_time timestamptz not null,
-    primary key (session_id, position))
+create table if not exists items (session_id bigint, position bigint, data text not null,
+    create_time timestamptz not null, primary key (session_id, position))
 """
 APPEND = """
 insert into items (session_id, position, data, create_time)

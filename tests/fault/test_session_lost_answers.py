@@ -114,11 +114,13 @@ async def test_the_published_client_never_writes_twice_when_answers_are_lost(bro
             assert answer["session_items"][0]["data"] == {"n": n}
         else:
             assert isinstance(answer, InternalError)
-            assert answer.get_error_details().error_info.reason == "OUTCOME_UNKNOWN"
+            details = answer.get_error_details().error_info
+            assert details is not None
+            assert details.reason == "OUTCOME_UNKNOWN"
         written += [n] if key or after_commit else []
         assert await broken.count(n) == (1 if key or after_commit else 0)
 
-    items = await asyncio.to_thread(
+    items: list[Any] = await asyncio.to_thread(
         lambda: list(broken.client.agent_kit.list_session_items(SESSION, order_by="create_time asc", page_size=100))
     )
     assert [item.data["n"] for item in items] == written

@@ -7,6 +7,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -143,8 +144,8 @@ async def test_d08_a_hundred_items_of_one_moment_keep_their_order_page_by_page(t
         assert sorted(item["position"] for item in pages) == list(range(1, 101))
 
 
-async def walk(service: SessionService, session: str, order: str, *, by_token: bool) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
+async def walk(service: SessionService, session: str, order: str, *, by_token: bool) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
     place: dict[str, str] = {}
     while True:
         params = {"page_size": "7", "order_by": order} | place

@@ -13,6 +13,7 @@ from libs.chassis.errors import Aborted, AlreadyExists, InvalidParameter, NotFou
 from libs.chassis.http import Authenticated
 from libs.chassis.idempotency import NO_STORE, REPLAYED, IdempotencyKey
 from libs.chassis.masks import update_mask
+from libs.chassis.openapi import Empty
 from libs.chassis.paging import decode_token, encode_token, page_size
 from libs.chassis.permissions import bare_name
 from libs.chassis.texts import check_bytes
@@ -22,7 +23,7 @@ from libs.contracts.limits import Limits
 from libs.contracts.routes import BASE, MEMORY_STORES, PIPELINES, SESSION_STORES
 from services.distiller.api.access import PipelineAccess, missing
 from services.distiller.api.authorization import Authorization
-from services.distiller.api.shapes import Empty, PipelineBody, PipelinePage, PipelineShape, Size, Token, etag_of
+from services.distiller.api.shapes import PipelineBody, PipelinePage, PipelineShape, Size, Token, etag_of
 from services.distiller.domain import TRIGGERS, Pipeline, Trigger
 from services.distiller.lanes import LaneWorkers
 from services.distiller.llm import Models

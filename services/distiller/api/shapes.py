@@ -161,9 +161,5 @@ class UsageList(BaseModel):
     usage: list[UsageShape]
 
 
-class Empty(BaseModel):
-    """Nothing: `{}`."""
-
-
 def etag_of(pipeline: Pipeline) -> str:
     return f'"{pipeline.revision}"'

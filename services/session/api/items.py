@@ -11,12 +11,12 @@ from starlette.routing import Route
 from libs.chassis.errors import InvalidParameter
 from libs.chassis.http import authenticated, json_response
 from libs.chassis.idempotency import REPLAYED, IdempotencyKey
-from libs.chassis.openapi import Operation
+from libs.chassis.openapi import Empty, Operation
 from libs.chassis.paging import decode_token, encode_token, page_size
 from libs.chassis.times import rfc3339
 from libs.contracts.limits import Limits
 from libs.contracts.routes import BASE, SESSION_STORES
-from services.session.api.shapes import Append, Appended, Empty, ItemPage, Popped
+from services.session.api.shapes import Append, Appended, ItemPage, Popped
 from services.session.domain.ids import item_id
 from services.session.domain.queries import items_are_ascending, parse_position, parse_positions
 from services.session.domain.records import Item

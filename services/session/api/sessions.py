@@ -11,12 +11,12 @@ from libs.chassis.errors import InvalidParameter
 from libs.chassis.http import Authenticated
 from libs.chassis.idempotency import REPLAYED, IdempotencyKey
 from libs.chassis.masks import update_mask
-from libs.chassis.openapi import TAKES_KEY
+from libs.chassis.openapi import TAKES_KEY, Empty
 from libs.chassis.paging import decode_token, encode_token, page_size
 from libs.chassis.texts import Text, check_actor, check_metadata
 from libs.contracts.limits import Limits
 from libs.contracts.routes import BASE, SESSION_STORES
-from services.session.api.shapes import Empty, Forked, SessionPage, SessionShape
+from services.session.api.shapes import Forked, SessionPage, SessionShape
 from services.session.domain.ids import check_session_id
 from services.session.domain.queries import parse_filter, sessions_order
 from services.session.store.sessions import Sessions

@@ -14,10 +14,6 @@ class Shape(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Empty(Shape):
-    """`{}`"""
-
-
 class SessionStore(Shape):
     name: str
     session_store_name: str

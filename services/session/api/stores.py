@@ -10,14 +10,14 @@ from libs.chassis.errors import InvalidParameter
 from libs.chassis.http import Authenticated
 from libs.chassis.idempotency import REPLAYED, IdempotencyKey
 from libs.chassis.masks import update_mask
-from libs.chassis.openapi import TAKES_KEY
+from libs.chassis.openapi import TAKES_KEY, Empty
 from libs.chassis.paging import decode_token, encode_token, page_size
 from libs.chassis.stores import StoreKind, Stores
 from libs.chassis.texts import Text, check_bytes, check_metadata
 from libs.contracts.events import SessionStoreDeleted
 from libs.contracts.limits import Limits
 from libs.contracts.routes import BASE, SESSION_STORES
-from services.session.api.shapes import Empty, SessionStore, SessionStorePage
+from services.session.api.shapes import SessionStore, SessionStorePage
 
 KIND = StoreKind(
     table="session_stores",
