@@ -66,8 +66,9 @@ def users_conf() -> str:
 def publishes(service: str) -> list[str]:
     """Its own events, its questions, and of JetStream: making the topology, then taking from its own consumers."""
     own = [event.subject for stream in STREAMS for event in stream.events if event.subject.startswith(f"{service}.")]
+    own += [consumer.event.subject for consumer in consumers_of(service)]  # a redrive sends round what was parked
     streams = [f"$JS.API.STREAM.CREATE.{stream.name}" for stream in STREAMS]
-    streams.append(f"$JS.API.STREAM.UPDATE.{service.upper()}")
+    streams += [f"$JS.API.STREAM.{verb}.{service.upper()}" for verb in ("INFO", "UPDATE")]
     consumers = [
         f"$JS.API.CONSUMER.CREATE.{c.stream}.{c.durable}.{c.event.subject}"
         for c in CONSUMERS
@@ -103,9 +104,13 @@ def asked_by(service: str) -> list[str]:
     return [subject for name, subject in subjects.items() if name in named and not subject.startswith(f"{service}.")]
 
 
+def _is_request(member: object) -> bool:
+    return inspect.isclass(member) and member.__module__ == requests.__name__ and bool(vars(member).get("subject"))
+
+
 def _request_subjects() -> dict[str, str]:
     """Every request by the name of its class, in the order of the file."""
-    found = inspect.getmembers(requests, lambda member: inspect.isclass(member) and "subject" in vars(member))
+    found = inspect.getmembers(requests, _is_request)
     return {name: member.subject for name, member in sorted(found, key=lambda pair: pair[1].subject)}
 
 

@@ -6,10 +6,11 @@ A service's own `app.py` makes a `Chassis`, hands it its handlers, jobs and rout
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 import uvicorn
 from fastapi import APIRouter, FastAPI
-from starlette.routing import BaseRoute
+from starlette.routing import Route
 
 from libs.chassis import housekeeping, logs
 from libs.chassis.auth import Verifier
@@ -74,7 +75,8 @@ class Chassis:
 
     async def _housekeeping(self) -> None:
         for wanted in self._passes:
-            await housekeeping.run_pass(self.unit_of_work, wanted)
+            job = partial(housekeeping.run_pass, self.unit_of_work, wanted)
+            await housekeeping.guarded(wanted.name, job, self.metrics)
         self.metrics.parked.labels(self.service).set(await self.parked.count())
 
     @asynccontextmanager
@@ -106,7 +108,7 @@ class Chassis:
         self,
         title: str,
         routers: Sequence[APIRouter],
-        routes: Sequence[BaseRoute] = (),
+        routes: Sequence[Route] = (),
         operations: Sequence[Operation] = (),
         *,
         open_paths: Sequence[str] = (),
@@ -127,11 +129,14 @@ class Chassis:
             openapi_url=f"/openapi/{self.service}.json",
             docs_url=f"/docs/{self.service}",
             redoc_url=None,
+            redirect_slashes=False,
+            telemetry={"tracing": False, "metrics": False, "logs": False},  # ours are in the frame; looking costs 10 µs
         )
+        app.router.redirect_slashes = False  # a redirect would name whatever host the caller did
         app.router.routes[:0] = [*health_routes(self.service, self.database, self.bus, self.metrics.registry), *routes]
         for router in (*routers, operation_routes(self.service, self.parked)):
             app.include_router(router)
-        frame(app, self.service, self.verifier, self.metrics, self.settings.limits)
+        frame(app, self.service, self.verifier, self.metrics, self.settings.limits, routes)
         document(app, operations, open_paths=open_paths)
         app.state.chassis = self
         return app
@@ -148,6 +153,7 @@ def serve(app: FastAPI, settings: ServiceSettings) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
     )

@@ -6,6 +6,7 @@ differ by 30 s. A checked token is remembered by its SHA-256 until it expires or
 
 import asyncio
 import hashlib
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,12 +20,15 @@ from libs.chassis.errors import PermissionDenied, Unauthenticated, Unavailable
 from libs.chassis.keys import public_keys
 from libs.chassis.logs import logger
 from libs.chassis.settings import ServiceSettings
+from libs.chassis.texts import is_storable
 from libs.contracts.requests import PrincipalType
 
 ALGORITHMS = ["EdDSA", "ES256", "RS256"]
 LEEWAY_S = 30
 RELOAD_INTERVAL_S = 60
 REMEMBERED = 10_000
+LATEST_S = 2**53
+WHOLE = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 PRINCIPAL_TYPES: tuple[PrincipalType, ...] = ("USER", "SERVICE_PRINCIPAL")
 
 log = logger(__name__)
@@ -70,7 +74,7 @@ class Verifier:
         while True:
             try:
                 await self.load()
-            except (OSError, ValueError, httpx.HTTPError, PyJWKSetError) as error:
+            except (OSError, ValueError, TypeError, AttributeError, httpx.HTTPError, PyJWKSetError) as error:
                 log.error("keys_unreadable", error=type(error).__name__)
             await asyncio.sleep(RELOAD_INTERVAL_S if self._keys else 1)
 
@@ -110,23 +114,29 @@ class Verifier:
             )
         except jwt.ExpiredSignatureError:
             raise Unauthenticated("The token has expired.") from None
-        except (InvalidTokenError, ValueError, TypeError) as error:
+        except (InvalidTokenError, ValueError, TypeError, OverflowError) as error:
             raise Unauthenticated(f"The token is not valid: {type(error).__name__}.") from None
-        return float(claims["exp"]) + LEEWAY_S, self._caller_of(claims)
+        return min(int(claims["exp"]), LATEST_S) + LEEWAY_S, self._caller_of(claims)
 
     def _caller_of(self, claims: Mapping[str, Any]) -> Caller:
         settings = self._settings
         principal = claims.get(settings.claim_principal)
         named = claims.get(settings.claim_principal_type, "USER")
         principal_type = next((known for known in PRINCIPAL_TYPES if known == named), None)
-        try:
-            workspace_id = int(claims[settings.claim_workspace])
-        except (KeyError, TypeError, ValueError):
-            raise Unauthenticated(f"The token lacks a numeric claim '{settings.claim_workspace}'.") from None
-        if not isinstance(principal, str) or not principal or "\x00" in principal:
+        workspace_id = _whole_number(claims.get(settings.claim_workspace))
+        if workspace_id is None:
+            raise Unauthenticated(f"The token lacks a whole number as claim '{settings.claim_workspace}'.")
+        if not isinstance(principal, str) or not principal or not is_storable(principal):
             raise Unauthenticated(f"The token lacks a text claim '{settings.claim_principal}'.")
         if principal_type is None:
             raise Unauthenticated(
                 f"The token's '{settings.claim_principal_type}' must be one of {', '.join(PRINCIPAL_TYPES)}."
             )
         return Caller(principal_type, principal, workspace_id, claims.get(settings.claim_admin) is True)
+
+
+def _whole_number(claim: Any) -> int | None:
+    """An int64 as a JSON number or in digits; nothing that merely looks like one: it is the tenant."""
+    if isinstance(claim, str) and WHOLE.fullmatch(claim):
+        claim = int(claim)
+    return claim if type(claim) is int and abs(claim) < 2**63 else None

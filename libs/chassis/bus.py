@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 from urllib.parse import urlparse
 
@@ -24,7 +25,7 @@ from nats.js.errors import BadRequestError, NotFoundError
 from pydantic import BaseModel, ValidationError
 
 from libs.chassis.delivery import Delivery
-from libs.chassis.errors import Retry
+from libs.chassis.errors import Reject, Retry
 from libs.chassis.logs import logger
 from libs.chassis.metrics import Metrics
 from libs.chassis.outbox import OutboxRow
@@ -84,6 +85,7 @@ class Bus:
     def connected(self) -> bool:
         return self.health.started and self._client is not None and self._client.is_connected
 
+    @cached_property
     def asyncapi(self) -> str:
         """The AsyncAPI document, as JSON: events published and heard, questions answered."""
         document = AsyncAPI(self.broker, title=f"Memstream {self._service}", version="1", schema_version="3.0.0")
@@ -107,12 +109,12 @@ class Bus:
 
     def answer(self, request: type[RequestT], handler: Callable[[RequestT], Awaitable[Message]]) -> None:
         """Answers a question; one replica of the service does."""
-        subject: str = request.subject  # type: ignore[attr-defined]
+        subject = request.subject
         self.broker.subscriber(subject, queue=self._service, max_workers=REQUEST_WORKERS)(handler)
 
     async def ask(self, request: Message, answer: type[AnswerT], *, timeout_s: float = 2.0) -> AnswerT:
-        """Asks another service; raises `Retry` when nobody answers in time or the answer is a refusal."""
-        subject: str = request.subject  # type: ignore[attr-defined]
+        """Asks another service. Raises `Retry` when nobody answers in time or cannot now, `Reject` if never."""
+        subject = request.subject
         if self._client is None or not self._client.is_connected:
             raise Retry(f"{subject}: NATS is away")
         try:
@@ -123,7 +125,7 @@ class Bus:
             return answer.model_validate_json(reply.data)
         except (NatsError, TimeoutError) as error:
             raise Retry(f"{subject}: {type(error).__name__}") from error
-        raise Retry(f"{subject}: {refused.error}")
+        raise (Retry if refused.retry else Reject)(f"{subject}: {refused.error}")
 
     async def publish(self, row: OutboxRow) -> None:
         if self._stream is None:
@@ -147,9 +149,8 @@ class Bus:
                     log.warning("bus_unreachable", service=self._service, error=type(error).__name__)
                     await asyncio.sleep(1)
             self._stream = self._client.jetstream(timeout=PUBLISH_TIMEOUT_S)
-            while not await self._apply():  # noqa: ASYNC110 - the server may refuse until it has found its leader
+            while not await self._apply() or not await self._start():  # noqa: ASYNC110 - a server may need a moment
                 await asyncio.sleep(1)
-            await self.broker.start()
             self.health.started = True
             log.info("bus_started", service=self._service)
             await self._watch()
@@ -160,9 +161,11 @@ class Bus:
             self._client = self._stream = None
 
     async def _on_error(self, error: Exception) -> None:
-        if "permissions violation" in str(error).lower():
-            self.health.refused = str(error)
-            log.error("bus_refused", service=self._service, error=str(error))
+        told = str(error).lower()
+        if "permissions violation" in told:
+            log.error("bus_refused", service=self._service, error=told)
+            if "subscription to" in told or "$js.api" in told:
+                self.health.refused = told
 
     async def _apply(self) -> bool:
         assert self._stream is not None  # noqa: S101 - run() made it
@@ -170,6 +173,14 @@ class Bus:
             await apply_topology(self._stream, self._service, self._replicas)
         except (NatsError, TimeoutError) as error:
             log.error("topology_refused", service=self._service, error=str(error))
+            return False
+        return True
+
+    async def _start(self) -> bool:
+        try:
+            await self.broker.start()
+        except (NatsError, TimeoutError, OSError) as error:
+            log.error("bus_not_started", service=self._service, error=str(error))
             return False
         return True
 
@@ -206,7 +217,7 @@ async def apply_topology(stream: JetStreamContext, service: str, replicas: int =
     """Makes or updates a service's stream, its consumers, and every consumer of its stream: what nobody listens for is
     dropped where the retention is by interest. Others' streams are made when missing, never changed.
 
-    Raises when the server refuses a change.
+    Subjects are only added, so that during an upgrade an older replica takes none away. Raises when the server refuses.
     """
     for wanted in STREAMS:
         config = _stream_config(wanted, replicas)
@@ -215,9 +226,12 @@ async def apply_topology(stream: JetStreamContext, service: str, replicas: int =
                 await stream.add_stream(config)
             continue
         try:
-            await stream.update_stream(config)
+            held = (await stream.stream_info(wanted.name)).config.subjects or []
         except NotFoundError:
             await stream.add_stream(config)
+        else:
+            config.subjects = [*(config.subjects or []), *(each for each in held if each not in wanted.subjects)]
+            await stream.update_stream(config)
     for consumer in CONSUMERS:
         if service in (consumer.service, consumer.stream.lower()):
             await stream.add_consumer(consumer.stream, _consumer_config(consumer))
@@ -226,7 +240,7 @@ async def apply_topology(stream: JetStreamContext, service: str, replicas: int =
 def _stream_config(stream: Stream, replicas: int) -> StreamConfig:
     return StreamConfig(
         name=stream.name,
-        subjects=[event.subject for event in stream.events],
+        subjects=list(stream.subjects),
         retention=RetentionPolicy.INTEREST if stream.retention == "interest" else RetentionPolicy.LIMITS,
         storage=StorageType.FILE,
         max_age=stream.max_age_s,

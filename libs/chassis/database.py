@@ -6,7 +6,7 @@ writes, is `OutcomeUnknown`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias
 
@@ -32,6 +32,7 @@ REFUSED = (
     asyncpg.TooManyConnectionsError,
     asyncpg.CannotConnectNowError,
     asyncpg.TransactionRollbackError,
+    asyncpg.InsufficientResourcesError,
 )
 
 Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
@@ -79,7 +80,7 @@ class Database:
             raise Unavailable
         try:
             held = await self._pool.acquire(timeout=self._acquire_timeout_s)
-        except LOST as lost:
+        except (*LOST, asyncpg.PostgresError) as lost:
             raise Unavailable from lost
         try:
             yield held
@@ -113,10 +114,6 @@ class Database:
                 raise Unavailable from refused
             except LOST as lost:
                 raise OutcomeUnknown from lost
-
-    async def write_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        async with self.transaction() as connection:
-            await connection.executemany(sql, rows)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:

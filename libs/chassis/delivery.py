@@ -1,6 +1,6 @@
 """What happens to a message: exceptions decide, handlers do not. The one place that acknowledges, delays and parks.
 
-    returned, Duplicate                 acknowledged
+    returned                            acknowledged
     Reject, invalid body or value       parked at once with the reason
     a dependency of ours away           back after a delay, for as long as it takes
     Retry, anything else                back after the consumer's next delay; parked when its attempts are used up
@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
+from json import JSONDecodeError
 from typing import Any
 
 import asyncpg
@@ -27,7 +28,7 @@ from nats.aio.msg import Msg
 from nats.errors import NotJSMessageError
 from pydantic import ValidationError
 
-from libs.chassis.errors import Duplicate, OutcomeUnknown, Reject, Retry, Unavailable
+from libs.chassis.errors import OutcomeUnknown, Reject, Retry, Unavailable
 from libs.chassis.logs import logger
 from libs.chassis.metrics import Metrics
 from libs.chassis.parked import ParkedMessages
@@ -35,7 +36,7 @@ from libs.contracts.requests import Refused
 from libs.contracts.topology import Consumer
 
 # A value that the database refuses, it will refuse again.
-INVALID = (ValidationError, DependencyValidationError, ValueError, asyncpg.DataError)
+INVALID = (ValidationError, DependencyValidationError, UnicodeDecodeError, JSONDecodeError, asyncpg.DataError)
 AWAY_DELAY_S = 5.0
 REMEMBERED = 10_000
 
@@ -110,8 +111,6 @@ class _Delivery(BaseMiddleware[Any, Any]):
     ) -> str:
         try:
             await call_next(msg)
-        except Duplicate:
-            return "duplicate"
         except Reject as rejected:
             return await self._park(msg, consumer, self._owner.failed(key), str(rejected))
         except INVALID as invalid:
@@ -134,7 +133,8 @@ class _Delivery(BaseMiddleware[Any, Any]):
     async def _park(self, msg: StreamMessage[Any], consumer: Consumer, attempt: int, reason: str) -> str:
         try:
             await self._owner.parked.park(consumer.event.subject, msg.raw_message.data, reason, attempt)
-        except (Unavailable, OutcomeUnknown):
+        except Exception as failed:  # a message that can be neither handled nor parked must not come back at once
+            log.error("parking_failed", consumer=consumer.durable, error=type(failed).__name__)
             raise NackMessage(delay=AWAY_DELAY_S) from None
         log.warning("message_parked", consumer=consumer.durable, reason=reason, attempts=attempt)
         return "parked"

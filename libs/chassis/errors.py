@@ -8,7 +8,7 @@ ApiError                     an answer of the public surface: status, code, mess
   Exhausted 429, Unavailable 503   nothing was written: the published client resends any method on these
   OutcomeUnknown 500           a commit may have happened, and repeating is not safe
   Internal 500                 our fault
-Retry, Reject, Duplicate     the fate of a message, decided in `delivery.py`
+Retry, Reject                the fate of a message, decided in `delivery.py`
 """
 
 from collections.abc import Mapping
@@ -117,7 +117,3 @@ class Retry(Exception):
 
 class Reject(Exception):
     """Never: the message is parked at once with this text as its reason."""
-
-
-class Duplicate(Exception):
-    """Done before: raised by `UnitOfWork.once`, and nobody but delivery catches it."""

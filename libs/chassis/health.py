@@ -51,7 +51,7 @@ def health_routes(service: str, database: Database, bus: Bus, registry: Collecto
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     async def asyncapi(_: Request) -> Response:
-        return Response(bus.asyncapi(), media_type="application/json")
+        return Response(bus.asyncapi, media_type="application/json")
 
     return [
         Route("/readyz", readyz),

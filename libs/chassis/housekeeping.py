@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from libs.chassis.errors import ApiError, Retry
+from libs.chassis.errors import ApiError, Reject, Retry
 from libs.chassis.logs import logger
 from libs.chassis.metrics import Metrics
 from libs.chassis.unit_of_work import Tx, UnitOfWork
@@ -37,7 +37,6 @@ def expiring(table: str, keep: str) -> Pass:
 
 COMMON = (
     expiring("idempotency_keys", "24 hours"),
-    expiring("inbox", "14 days"),
     expiring("parked_messages", "30 days"),
 )
 
@@ -63,14 +62,19 @@ async def every(
     """Runs `job` every `interval_s` seconds, or when woken, until cancelled; a failure is logged and survived."""
     wake = wake or asyncio.Event()
     while True:
-        try:
-            await job()
-        except (ApiError, Retry) as away:
-            metrics.job_failures.labels(name).inc()
-            log.warning("job_failed", job=name, error=str(away))
-        except Exception as failed:  # one bad pass must not end the others
-            metrics.job_failures.labels(name).inc()
-            log.error("job_failed", job=name, exc_info=failed)
+        await guarded(name, job, metrics)
         with suppress(TimeoutError):
             await asyncio.wait_for(wake.wait(), interval_s)
         wake.clear()
+
+
+async def guarded(name: str, job: Callable[[], Awaitable[None]], metrics: Metrics) -> None:
+    """Runs a job once; a failure is counted and logged, and must not end the others."""
+    try:
+        await job()
+    except (ApiError, Retry, Reject) as away:
+        metrics.job_failures.labels(name).inc()
+        log.warning("job_failed", job=name, error=str(away))
+    except Exception as failed:
+        metrics.job_failures.labels(name).inc()
+        log.error("job_failed", job=name, exc_info=failed)

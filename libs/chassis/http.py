@@ -11,11 +11,11 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from libs.chassis.auth import Caller, Verifier
 from libs.chassis.errors import ApiError, Internal, InvalidParameter, NotFound, OutcomeUnknown, TooLarge, Unavailable
-from libs.chassis.idempotency import HEADER as IDEMPOTENCY_HEADER
 from libs.chassis.limits import Admission
 from libs.chassis.logs import logger
 from libs.chassis.metrics import Metrics
@@ -43,7 +43,7 @@ def json_response(body: Any, *, status: int = 200, headers: dict[str, str] | Non
 
 
 def error_response(error: ApiError, request: Request) -> Response:
-    if isinstance(error, OutcomeUnknown) and IDEMPOTENCY_HEADER in request.headers:
+    if isinstance(error, OutcomeUnknown) and getattr(request.state, "takes_key", False):
         error = Unavailable(
             "The connection to the database was lost before it confirmed the change. "
             "Repeat the request with the same Idempotency-Key."
@@ -56,12 +56,19 @@ def error_response(error: ApiError, request: Request) -> Response:
     return json_response(error.body(request.state.request_id), status=error.status, headers=headers)
 
 
-def frame(app: FastAPI, service: str, verifier: Verifier, metrics: Metrics, limits: Limits) -> None:
-    """Puts the frame around an application; `verifier` answers `authenticated`."""
+def frame(
+    app: FastAPI,
+    service: str,
+    verifier: Verifier,
+    metrics: Metrics,
+    limits: Limits,
+    plain: Sequence[Route] = (),
+) -> None:
+    """Puts the frame around an application; `verifier` answers `authenticated`, `plain` routes skip FastAPI."""
     app.add_exception_handler(ApiError, _on_api_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_middleware(_Frame, service=service, verifier=verifier, metrics=metrics, limits=limits)
+    app.add_middleware(_Frame, service=service, verifier=verifier, metrics=metrics, limits=limits, plain=plain)
 
 
 async def _on_api_error(request: Request, error: Exception) -> Response:
@@ -98,8 +105,18 @@ def describe(errors: Sequence[Any]) -> str:
 
 
 class _Frame:
-    def __init__(self, app: ASGIApp, *, service: str, verifier: Verifier, metrics: Metrics, limits: Limits) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        service: str,
+        verifier: Verifier,
+        metrics: Metrics,
+        limits: Limits,
+        plain: Sequence[Route],
+    ) -> None:
         self._app = app
+        self._plain = plain
         self._service = service
         self._verifier = verifier
         self._measured = metrics.http(service)
@@ -131,7 +148,7 @@ class _Frame:
             if isinstance(caller, Caller):
                 self._admission.enter(caller.workspace_id)
                 admitted = caller
-            await self._app(scope, self._limited(scope, receive, caller), send_framed)
+            await self._answer(scope, self._limited(scope, receive, caller), send_framed)
         except ApiError as error:
             await error_response(error, Request(scope))(scope, receive, send_framed)
         except ClientDisconnect:
@@ -145,6 +162,16 @@ class _Frame:
             if admitted:
                 self._admission.leave(admitted.workspace_id)
             self._measured(scope["method"], status, time.perf_counter() - started)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        for route in self._plain:
+            match, matched = route.matches(scope)
+            if match is Match.FULL:
+                scope.update(matched)
+                response = await route.endpoint(Request(scope, receive))
+                await response(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
     def _caller(self, scope: Scope) -> Caller | ApiError:
         """Who calls, or why nobody does; a route that needs no token does not ask."""

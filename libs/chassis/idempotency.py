@@ -31,9 +31,10 @@ class IdempotencyKey:
         key = request.headers.get(HEADER)
         if key is None:
             return None
-        if not 1 <= len(key) <= 255 or not all(" " <= char <= "~" for char in key):
+        if not 1 <= len(key) <= 255 or not (key.isascii() and key.isprintable()):
             raise InvalidParameter("Idempotency-Key must be 1 to 255 printable ASCII characters.")
-        target = f"{request.url.path}?{request.url.query}"
+        request.state.takes_key = True
+        target = f"{request.scope['path']}?{request.scope['query_string'].decode('latin-1')}"
         parts = (str(caller.workspace_id), caller.principal_type, caller.principal, request.method, target, key)
         scope = "\x00".join(parts)
         return cls(hashlib.sha256(scope.encode()).digest(), hashlib.sha256(body).digest())
@@ -56,12 +57,20 @@ async def claim(tx: Tx, store_uid: UUID, key: IdempotencyKey, resource: str) -> 
     )
     if taken:
         return None
+    made = await recall(tx, store_uid, key)
+    if made is None:
+        raise Aborted("A request with this Idempotency-Key was just undone. Repeat it.")
+    return made
+
+
+async def recall(tx: Tx, store_uid: UUID, key: IdempotencyKey) -> str | None:
+    """The resource that an earlier request made with this key, if there was one."""
     row = await tx.fetchrow(
         "select body_sha256, resource from idempotency_keys where store_uid = $1 and key_sha256 = $2",
         store_uid,
         key.key_sha256,
     )
     if row is None:
-        raise Aborted("A request with this Idempotency-Key was just undone. Repeat it.")
+        return None
     check_same(row["body_sha256"], key)
     return str(row["resource"])

@@ -30,9 +30,9 @@ def operation_routes(service: str, parked: ParkedMessages) -> APIRouter:
         caller.require_admin()
         limit = page_size(size, default=50, maximum=1000)
         scope = ("parked", service, caller.workspace_id)
-        cursor = decode_token(scope, token, (str,))
-        messages = await parked.page(caller.workspace_id, UUID(cursor[0]) if cursor else None, limit + 1)
-        next_page = encode_token(scope, [str(messages[limit - 1].parked_id)]) if len(messages) > limit else None
+        cursor = decode_token(scope, token, (UUID,))
+        messages = await parked.page(caller.workspace_id, cursor[0] if cursor else None, limit + 1)
+        next_page = encode_token(scope, [messages[limit - 1].parked_id]) if len(messages) > limit else None
         return ParkedMessagePage(parked_messages=messages[:limit], next_page_token=next_page)
 
     @router.post("/parked-messages/{parked_id}:redrive")

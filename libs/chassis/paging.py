@@ -18,12 +18,19 @@ INT64 = range(-(2**63), 2**63)
 def page_size(asked: str | int | None, *, default: int, maximum: int) -> int:
     """Absent or 0 is the default; anything else must lie within 1 and the maximum."""
     try:
-        size = int(asked) if asked not in (None, "") else 0
+        size = _digits(asked) if asked not in (None, "") else 0
     except ValueError:
         raise InvalidParameter(f"page_size must be a whole number from 1 to {maximum}.") from None
     if not 0 <= size <= maximum:
         raise InvalidParameter(f"page_size must be from 1 to {maximum}, not {size}.")
     return size or default
+
+
+def _digits(asked: str | int) -> int:
+    """`int()` also takes `1_0`, spaces and other scripts' digits."""
+    if isinstance(asked, str) and not (asked.isascii() and asked.removeprefix("-").isdigit() and len(asked) < 20):
+        raise ValueError("not a number")
+    return int(asked)
 
 
 def encode_token(scope: Sequence[Any], cursor: Sequence[Any]) -> str:

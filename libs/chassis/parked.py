@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from libs.chassis.database import Database
 from libs.chassis.errors import NotFound
 from libs.chassis.outbox import OutboxRow, insert
+from libs.chassis.texts import storable
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.ids import uuid7
 
@@ -46,9 +47,13 @@ class ParkedMessages:
         await tx.execute(PARK, *_row(subject, payload, reason, attempts))
 
     async def forget_actor(self, tx: Tx, store_uid: UUID, actor_id: str) -> int:
-        """Erasure reaches what is parked; returns how many."""
+        """Erasure reaches what is parked, also what only names the store as its source; returns how many."""
         return await tx.execute(
-            "delete from parked_messages where store_uid = $1 and actor_id = $2", store_uid, actor_id
+            "delete from parked_messages"
+            " where actor_id = $2 and (store_uid = $1 or position($3::bytea in payload) > 0)",
+            store_uid,
+            actor_id,
+            str(store_uid).encode(),
         )
 
     async def page(self, workspace_id: int, after: UUID | None, limit: int) -> list[ParkedMessage]:
@@ -90,9 +95,9 @@ def _facts(payload: bytes) -> tuple[int | None, UUID | None, str | None]:
         body: Any = json.loads(payload)
         workspace, store, actor = body.get("workspace_id"), body.get("store_uid"), body.get("actor_id")
         return (
-            workspace if isinstance(workspace, int) else None,
+            workspace if isinstance(workspace, int) and abs(workspace) < 2**63 else None,
             UUID(store) if isinstance(store, str) else None,
-            actor.replace("\x00", "") if isinstance(actor, str) else None,
+            storable(actor) if isinstance(actor, str) else None,
         )
     except (ValueError, AttributeError):
         return None, None, None

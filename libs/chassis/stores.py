@@ -256,14 +256,17 @@ class Stores:
     async def grant(self, caller: Caller, store_id: str, principal_type: str, principal: str, level: int) -> None:
         """Sets exactly this level; the creator keeps WRITE whatever is granted."""
         store = await self.managed(caller, store_id)
-        await self._database.write(
-            "insert into store_grants (store_uid, principal_type, principal, level) values ($1, $2, $3, $4)"
-            " on conflict (store_uid, principal_type, principal) do update set level = excluded.level",
+        granted = await self._database.write(
+            "insert into store_grants (store_uid, principal_type, principal, level)"
+            f" select s.store_uid, $2, $3, $4 from {self.kind.table} s where s.store_uid = $1 for key share"
+            " on conflict (store_uid, principal_type, principal) do update set level = excluded.level returning 1",
             store.store_uid,
             principal_type,
             principal,
             level,
         )
+        if not granted:
+            raise self.kind.missing(store_id)
 
     async def revoke(self, caller: Caller, store_id: str, principal_type: str, principal: str) -> None:
         """Takes the explicit grant away; nothing to take is fine."""

@@ -19,6 +19,13 @@ def storable(text: str) -> str:
     return text
 
 
+def is_storable(text: str) -> bool:
+    try:
+        return bool(storable(text)) or not text
+    except ValueError:
+        return False
+
+
 Text = Annotated[str, AfterValidator(storable)]
 
 

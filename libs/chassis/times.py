@@ -4,7 +4,9 @@ from datetime import UTC, datetime
 
 
 def rfc3339(time: datetime) -> str:
-    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if time.tzinfo is not UTC:  # what comes from the database is
+        time = time.astimezone(UTC)
+    return time.isoformat()[: -len("+00:00")] + "Z"
 
 
 def optional_rfc3339(time: datetime | None) -> str | None:

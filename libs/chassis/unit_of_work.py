@@ -1,4 +1,4 @@
-"""One request or message is one transaction: state, inbox claim and outbox commit together or not at all."""
+"""One request or message is one transaction: state and outbox commit together or not at all."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,7 +8,6 @@ import asyncpg
 
 from libs.chassis import outbox
 from libs.chassis.database import Connection, Database
-from libs.chassis.errors import Duplicate
 from libs.chassis.outbox import OutboxRow, Relay
 from libs.contracts.events import Event
 
@@ -53,14 +52,3 @@ class UnitOfWork:
             if tx.emitted:
                 await outbox.insert(connection, tx.emitted)
         self._relay.offer(tx.emitted)
-
-    @asynccontextmanager
-    async def once(self, event: Event) -> AsyncIterator[Tx]:
-        """As `begin`, for a handler without a key of its own: raises `Duplicate` when this event was handled before."""
-        async with self.begin() as tx:
-            claimed = await tx.execute(
-                "insert into inbox (event_id) values ($1) on conflict do nothing", event.event_id
-            )
-            if not claimed:
-                raise Duplicate
-            yield tx

@@ -20,7 +20,7 @@ Outcome = Literal["applied", "history", "confirmed", "conflict", "refused", "era
 class Event(BaseModel):
     """The envelope. `event_id` is the key of an inbox and, at first, the message id on the bus."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
     subject: ClassVar[str]
 
     event_id: UUID = Field(default_factory=uuid7)

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 class Limits(BaseModel):
     """Bytes are of UTF-8. Over a limit is 400, except a body or an item over its bytes: 413."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     body_bytes: int = 16 * 1024 * 1024
     item_bytes: int = 4 * 1024 * 1024

@@ -13,7 +13,10 @@ PrincipalType = Literal["USER", "SERVICE_PRINCIPAL"]
 
 
 class Message(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    """A question names its subject; an answer has none. What was sent stays out of error texts, which reach logs."""
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+    subject: ClassVar[str] = ""
 
 
 class Line(Message):
@@ -166,7 +169,7 @@ class HastenLane(Message):
     subject: ClassVar[str] = "distiller.lane.hasten"
 
     memory_store_uid: UUID
-    actor_id: str | None = None
+    actor_id: str
     session_store_id: str
     session_id: str
     workspace_id: int

@@ -21,6 +21,10 @@ class Stream:
     max_age_s: float = 7 * DAY_S
     duplicate_window_s: float = 120.0
 
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        return tuple(event.subject for event in self.events)
+
 
 @dataclass(frozen=True)
 class Consumer:

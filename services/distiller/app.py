@@ -19,6 +19,7 @@ from services.distiller.runs import Runner
 from services.distiller.settings import DistillerSettings
 from services.distiller.store import Batches, Lanes, Pipelines, Runs
 from services.distiller.store.batches import expired
+from services.distiller.store.lanes import purge_gone_stores
 from services.distiller.sweep import Sweeper
 
 RUN_STEP_S = 0.5
@@ -36,10 +37,10 @@ def build(
     pipelines, lanes = Pipelines(chassis.database), Lanes(chassis.database)
     batches, runs = Batches(chassis.database), Runs(chassis.database)
 
-    reader = Reader(settings, bus.ask)
-    distiller = Distiller(models, pipelines, lanes, batches, unit_of_work, Access(bus.ask), reader, counted)
+    reader, creators = Reader(settings, bus.ask), Access(bus.ask)
+    distiller = Distiller(models, pipelines, lanes, batches, unit_of_work, creators, reader, counted)
     workers = LaneWorkers(settings, lanes, distiller, counted)
-    runner = Runner(settings, runs, pipelines, workers, unit_of_work, bus.ask)
+    runner = Runner(settings, runs, pipelines, workers, unit_of_work, creators, bus.ask)
     sweeper = Sweeper(settings, pipelines, lanes, workers, bus.ask, counted)
     unanswered = Unanswered(batches, unit_of_work, counted, settings.unanswered_after_s)
     handlers = Handlers(
@@ -61,7 +62,7 @@ def build(
     chassis.every("schedule", SCHEDULE_STEP_S, runner.schedule)
     chassis.every("sweep", min(settings.sweep_interval_s, 5.0), sweeper.sweep, sweeper.wake)
     chassis.every("unanswered", min(settings.unanswered_after_s, 5.0), unanswered.send_again)
-    chassis.housekeep(Pass("expire_batches", expired))
+    chassis.housekeep(Pass("expire_batches", expired), Pass("purge_gone_stores", purge_gone_stores))
 
     authorization = Authorization(bus.ask)
     access = PipelineAccess(pipelines, authorization)

@@ -121,15 +121,21 @@ class Distiller:
             async with self._unit_of_work.begin() as tx:
                 await self._batches.spend(tx, pipeline, failed.spent)
             await self._batches.drop(batch_id)
+            if failed.recovered:
+                await self._recovered(model)
             raise failed.cause from None
         async with self._unit_of_work.begin() as tx:
             await self._batches.answered(tx, batch_id, reply.text, reply.spent)
             await self._batches.spend(tx, pipeline, reply.spent)
         self._count(reply.spent)
-        self._metrics.breaker_open.labels(model.name).set(0)
         if reply.recovered:
-            await self._lanes.wake_provider(model.provider)
+            await self._recovered(model)
         return reply
+
+    async def _recovered(self, model: Model) -> None:
+        """The endpoint answers again: every lane that waits for it goes on."""
+        self._metrics.breaker_open.labels(model.name).set(0)
+        await self._lanes.wake_provider(model.provider)
 
     async def _reply(self, model: Model, pipeline: Pipeline, question: Question) -> Reply:
         return await model.ask(question.asked, known_entries(question.related), pipeline.instructions)

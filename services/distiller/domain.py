@@ -25,6 +25,7 @@ PARKED_RETRY_S = 3600.0
 OURS_DELAY_S = 2.0
 AGAIN_LIMIT = 3
 HEADER = re.compile(r"(?:^|\s)(?:/[\w-]+){2,}\.md\b")
+CHARS_PER_TOKEN = 4
 MARKED = re.compile(r"<memory>.*?(?:</memory>|$)", re.DOTALL)
 
 
@@ -167,12 +168,15 @@ class Portion:
             self.ranges.append(self._range(behind, behind.wanted))
             return
         wanted = min(behind.wanted, transcript.last_position)
+        unread = [position for position in behind.again if position > transcript.read_through]
+        if unread:
+            self.again_left[behind.session_uid] = unread
         fresh = [line for line in transcript.lines if line.position > behind.after or line.position in behind.again]
         before = [line for line in transcript.lines if line.position <= behind.after and line not in fresh]
         through = transcript.read_through
         if not any(not line.copied for line in fresh):
             self.ranges.append(self._range(behind, through))
-            self.complete &= through >= wanted
+            self.complete &= through >= wanted and not unread
             return
         for line in before[-self.context_lines :] if self.context_lines else ():
             self._take(behind, line, context=True)
@@ -192,6 +196,9 @@ class Portion:
         text = MARKED.sub(" ", line.text).strip()
         if not text:
             return
+        if len(text) > self.max_tokens * CHARS_PER_TOKEN:
+            half = self.max_tokens * CHARS_PER_TOKEN // 2
+            text = f"{text[:half]} […] {text[-half:]}"
         asked = AskedLine(number=len(self.lines) + 1, role=line.role, text=text, said_at=line.said_at, context=context)
         self.lines.append(
             Numbered(asked=asked, session_uid=behind.session_uid, position=line.position, appended_at=line.appended_at)
@@ -205,6 +212,12 @@ class Portion:
     @property
     def asked(self) -> list[AskedLine]:
         return [line.asked for line in self.lines]
+
+    def check_progress(self) -> None:
+        """Raises `LaneFailure` when nothing would move: the same empty batch would come for ever."""
+        moved = any(reached.through > reached.after for reached in self.ranges)
+        if self.ranges and not moved and not self.evidence_lines and not self.complete:
+            raise LaneFailure("no progress: the session's next line cannot be read")
 
     def without_echoes(self, related: Iterable[RelatedEntry]) -> "Portion":
         """What memory itself said is context only: a fact must not become its own evidence."""
@@ -231,7 +244,7 @@ def _plain(text: str) -> str:
 
 def estimated_tokens(text: str) -> int:
     """About four characters a token; a bound for batches, not a bill."""
-    return len(text) // 4 + 8
+    return len(text) // CHARS_PER_TOKEN + 8
 
 
 def known_entries(related: Iterable[RelatedEntry]) -> list[KnownEntry]:

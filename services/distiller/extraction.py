@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from libs.chassis.errors import Internal, Retry, Unavailable
+from libs.chassis.errors import Internal, OutcomeUnknown, Retry, Unavailable
 from libs.contracts.events import Change, MemoriesDistilled
 from libs.contracts.ids import uuid7
 from libs.contracts.requests import ApplyBatch, BatchApplied, FoundSession
@@ -133,5 +133,8 @@ class Extractor:
         try:
             applied: BatchApplied = await self._ask(ApplyBatch(batch=batch), BatchApplied, timeout_s=APPLY_TIMEOUT_S)
         except Retry:
-            applied = await self._ask(ApplyBatch(batch=batch), BatchApplied, timeout_s=APPLY_TIMEOUT_S)
+            try:
+                applied = await self._ask(ApplyBatch(batch=batch), BatchApplied, timeout_s=APPLY_TIMEOUT_S)
+            except Retry:
+                raise OutcomeUnknown from None
         return applied

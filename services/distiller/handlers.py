@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from libs.chassis.errors import ApiError
 from libs.chassis.outbox import OutboxRow
 from libs.chassis.parked import ParkedMessages
-from libs.chassis.unit_of_work import UnitOfWork
+from libs.chassis.unit_of_work import Tx, UnitOfWork
 from libs.contracts.events import (
     BatchesApplied,
+    Change,
     DistillerActorErased,
     ItemsAppended,
     MemoriesDistilled,
@@ -24,6 +25,7 @@ from services.distiller.domain import AGAIN_LIMIT
 from services.distiller.lanes import LaneWorkers
 from services.distiller.metrics import Metrics
 from services.distiller.store import Batches, Lanes, Mark, Pipelines
+from services.distiller.store.batches import Emitted
 
 MARKS_AT_ONCE = 200
 
@@ -122,31 +124,35 @@ class Handlers:
                 return
             distilled = MemoriesDistilled.model_validate_json(batch.event)
             conflicts = 0
-            for change, applied in zip(distilled.changes, event.outcomes, strict=True):
+            for change, applied in zip(distilled.changes, event.outcomes, strict=False):
+                reason = applied.reason or "refused" if applied.outcome == "refused" else None
                 if applied.outcome == "conflict":
                     conflicts += 1
-                    for evidence in change.evidence:
-                        await self._lanes.ask_again(
-                            tx,
-                            batch.pipeline_uid,
-                            batch.actor_id,
-                            evidence.session_uid,
-                            evidence.positions,
-                            AGAIN_LIMIT,
-                        )
-                elif applied.outcome == "refused":
+                    if not await self._asked_again(tx, batch, change):
+                        reason = f"conflict, {AGAIN_LIMIT} times"
+                if reason is not None:
                     only = distilled.model_copy(
                         update={"batch_id": uuid7(), "event_id": uuid7(), "changes": [change], "ranges": []}
                     )
-                    refused.append((only, applied.reason or "refused"))
+                    refused.append((only, reason))
             if not conflicts:
                 await self._lanes.reset_again(tx, batch.pipeline_uid, batch.actor_id)
-            await self._lanes.settle(tx, batch.pipeline_uid, batch.actor_id, batch.batch_id)
+            await self._lanes.settle(tx, batch.pipeline_uid, batch.actor_id, batch.batch_id, distilled.ranges)
             for only, reason in refused:
                 await self._parked.park_in(tx, only.subject, only.model_dump_json().encode(), reason, 1)
         for applied in event.outcomes:
             self._metrics.outcomes.labels(applied.outcome).inc()
         self._workers.due_in(0)
+
+    async def _asked_again(self, tx: Tx, batch: Emitted, change: Change) -> bool:
+        """Whether all the lines of a conflicting change will be asked once more."""
+        again = [
+            await self._lanes.ask_again(
+                tx, batch.pipeline_uid, batch.actor_id, evidence.session_uid, evidence.positions, AGAIN_LIMIT
+            )
+            for evidence in change.evidence
+        ]
+        return all(again)
 
     async def on_session_deleted(self, event: SessionDeleted) -> None:
         async with self._unit_of_work.begin() as tx:
@@ -154,17 +160,19 @@ class Handlers:
 
     async def on_session_store_deleted(self, event: SessionStoreDeleted) -> None:
         async with self._unit_of_work.begin() as tx:
-            await self._lanes.forget_store(tx, "session_store_uid", event.store_uid)
+            await self._lanes.forget_store(tx, event.store_uid)
 
     async def on_memory_store_deleted(self, event: MemoryStoreDeleted) -> None:
         async with self._unit_of_work.begin() as tx:
-            await self._lanes.forget_store(tx, "memory_store_uid", event.store_uid)
+            await self._lanes.forget_store(tx, event.store_uid)
 
     async def on_session_actor_erased(self, event: SessionActorErased) -> None:
-        """Drops what is known of the actor and confirms; a repeat finds nothing and confirms again."""
+        """Drops what is known of the actor and confirms; a repeat only confirms."""
         async with self._unit_of_work.begin() as tx:
-            removed = await self._lanes.forget_actor(tx, "session_store_uid", event.store_uid, event.actor_id)
-            removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)
+            removed = 0
+            if await self._lanes.begin_erasure(tx, event.store_uid, event.actor_id, event.epoch):
+                removed = await self._lanes.forget_actor(tx, event.store_uid, event.actor_id)
+                removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)
             tx.emit(_confirmation(event, removed))
 
     async def on_memory_actor_erased(self, event: MemoryActorErased) -> None:
@@ -172,8 +180,10 @@ class Handlers:
         if event.in_session_store:
             return
         async with self._unit_of_work.begin() as tx:
-            removed = await self._batches.forget_actor(tx, event.store_uid, event.actor_id)
-            removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)
+            removed = 0
+            if await self._lanes.begin_erasure(tx, event.store_uid, event.actor_id, event.epoch):
+                removed = await self._batches.forget_actor(tx, event.store_uid, event.actor_id)
+                removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)
             tx.emit(_confirmation(event, removed))
 
     async def on_hasten_lane(self, request: HastenLane) -> LaneHastened:
@@ -188,7 +198,7 @@ class Handlers:
             if pipeline.trigger != "CONTINUOUS":
                 reasons.append("manual")
                 continue
-            reason = await self._lanes.hasten(pipeline.pipeline_uid, request.session_id)
+            reason = await self._lanes.hasten(pipeline.pipeline_uid, request.actor_id, request.session_id)
             reasons.append(reason or "due")
         self._workers.due_in(0)
         for reason in ("due", "parked", "manual"):

@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime, time, timedelta
 
-from libs.chassis.errors import ApiError, Retry
+from libs.chassis.errors import ApiError, Reject, Retry
 from libs.chassis.logs import logger
 from services.distiller.distil import Distiller
 from services.distiller.domain import (
@@ -68,8 +68,8 @@ class LaneWorkers:
                     next_due_s = await self._lanes.next_due_s()
                     if next_due_s is not None and 0 < next_due_s < self._settings.poll_interval_s:
                         self.due_in(next_due_s)
-                except ApiError as away:
-                    log.warning("lanes_unreadable", error=away.code)
+                except Exception as failed:  # the workers outlive whatever the database says
+                    log.warning("lanes_unreadable", error=type(failed).__name__)
                 self.due_in(self._settings.poll_interval_s)
                 await self._wake.wait()
                 self._wake.clear()
@@ -136,7 +136,7 @@ class LaneWorkers:
             return "fenced"
         except Truncated as truncated:
             return await self._smaller(lease, truncated)
-        except LaneFailure as failure:
+        except (LaneFailure, Reject) as failure:
             return await self._failed(lease, str(failure))
         except ProviderFailure as failure:
             await self._lanes.put_off(lease, failure.retry_after_s, reason=str(failure), provider=failure.provider)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import openai
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
+from libs.chassis.texts import is_storable
 from services.distiller import prompts
 from services.distiller.answer import Answer, AskedLine, KnownEntry
 from services.distiller.domain import LaneFailure, ProviderFailure, Truncated
@@ -23,6 +24,7 @@ from services.distiller.store.batches import Spent
 
 BUILTIN = "builtin.extractive"
 PROBE_INTERVAL_S = 30.0
+MAX_TOKENS = 10**9
 FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.DOTALL)
 
 
@@ -50,10 +52,11 @@ class Reply:
 class Failed(Exception):
     """A call that was paid for, or may have been, and did not help: `cause` says whose failure it is."""
 
-    def __init__(self, cause: Exception, spent: Spent) -> None:
+    def __init__(self, cause: Exception, spent: Spent, recovered: bool) -> None:
         super().__init__(str(cause))
         self.cause = cause
         self.spent = spent
+        self.recovered = recovered
 
 
 class Model(Protocol):
@@ -72,7 +75,10 @@ def parse(text: str) -> Answer:
     """The answer in a reply; fenced JSON is JSON too. Raises `LaneFailure`."""
     fenced = FENCE.match(text)
     try:
-        return Answer.model_validate_json(fenced.group(1) if fenced else text)
+        answer = Answer.model_validate_json(fenced.group(1) if fenced else text)
+        if not all(is_storable(f"{each.path}{each.statement}{each.description}") for each in answer.changes):
+            raise LaneFailure("wrong shape: NUL or half of a surrogate pair")
+        return answer
     except ValidationError as error:
         kind = "not JSON" if error.errors()[0]["type"] == "json_invalid" else "wrong shape"
         raise LaneFailure(f"{kind}: {error.error_count()} errors") from None
@@ -86,7 +92,8 @@ class Extractive:
     paid = False
 
     async def ask(self, lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructions: str | None) -> Reply:
-        return Reply(extract(lines, known).model_dump_json(), Spent(self.name, "answered"))
+        answer = await asyncio.to_thread(extract, lines, known)
+        return Reply(answer.model_dump_json(), Spent(self.name, "answered"))
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -149,12 +156,12 @@ class ChatCompletions:
         try:
             async with asyncio.timeout(self._timeout_s):
                 try:
-                    completion = await self._complete(messages)
+                    completion = await self._complete(messages, plain=self._schema_refused)
                 except openai.BadRequestError:
                     if self._schema_refused:
                         raise
-                    self._schema_refused = True
-                    completion = await self._complete(messages)
+                    completion = await self._complete(messages, plain=True)
+                    self._schema_refused = True  # learned only when the plain form was taken
         except TimeoutError:
             raise self._failed(LaneFailure("deadline"), "deadline") from None
         except openai.APITimeoutError:
@@ -167,25 +174,28 @@ class ChatCompletions:
             ) from None
         except (json.JSONDecodeError, openai.APIError):
             raise self._failed(LaneFailure("not JSON"), "not_json") from None
-        usage = completion.usage
-        tokens = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
-        choice = completion.choices[0] if completion.choices else None
-        if choice is None or choice.finish_reason == "content_filter" or (choice.message and choice.message.refusal):
-            raise Failed(LaneFailure("refused"), Spent(self.name, "refused", *tokens))
-        if choice.finish_reason == "length":
-            raise Failed(
-                Truncated("truncated", sum(not line.context for line in lines)), Spent(self.name, "truncated", *tokens)
-            )
-        return Reply(choice.message.content or "", Spent(self.name, "answered", *tokens), self.breaker.passed())
+        read = _read(completion)
+        if read is None:
+            raise self._failed(LaneFailure("wrong shape: no completion"), "wrong_shape")
+        if read.is_refused:
+            raise self._failed(LaneFailure("refused"), "refused", read.tokens)
+        if read.is_cut:
+            fresh = sum(not line.context for line in lines)
+            raise self._failed(Truncated("truncated", fresh), "truncated", read.tokens)
+        if not is_storable(read.content):
+            raise self._failed(LaneFailure("not JSON: NUL or half of a surrogate pair"), "not_json", read.tokens)
+        return Reply(read.content, Spent(self.name, "answered", *read.tokens), self.breaker.passed())
 
     async def close(self) -> None:
         await self._client.close()
 
-    async def _complete(self, messages: Any) -> Any:
-        schema = {"name": "changes", "schema": Answer.model_json_schema(), "strict": False}
-        response_format: Any = (
-            {"type": "json_object"} if self._schema_refused else {"type": "json_schema", "json_schema": schema}
-        )
+    async def _complete(self, messages: Any, *, plain: bool) -> Any:
+        shape = Answer.model_json_schema()
+        if plain:
+            response_format: Any = {"type": "json_object"}
+            messages = [{"role": "system", "content": prompts.in_words(shape)}, *messages]
+        else:
+            response_format = {"type": "json_schema", "json_schema": {"name": "changes", "schema": shape}}
         return await self._client.chat.completions.create(
             model=self._model,
             messages=messages,
@@ -194,10 +204,14 @@ class ChatCompletions:
             temperature=0,
         )
 
-    def _failed(self, cause: Exception, outcome: str) -> Failed:
+    def _failed(self, cause: Exception, outcome: str, tokens: tuple[int, int] = (0, 0)) -> Failed:
+        """Books the failure; any answer that is not the provider's own failure shows that it is there again."""
+        recovered = False
         if isinstance(cause, ProviderFailure):
             self.breaker.failed(cause.retry_after_s)
-        return Failed(cause, Spent(self.name, outcome))
+        elif outcome != "deadline":
+            recovered = self.breaker.passed()
+        return Failed(cause, Spent(self.name, outcome, *tokens), recovered)
 
     def _of_status(self, error: openai.APIStatusError) -> Exception:
         """Whose failure a status is: 429, 402, 5xx and a refused key are the provider's; what is left is the lane's."""
@@ -207,6 +221,35 @@ class ChatCompletions:
             pause = float(after) if after.replace(".", "", 1).isdigit() else PROBE_INTERVAL_S
             return ProviderFailure(f"the model's endpoint answered {status}", self.provider, min(pause, 3600.0))
         return LaneFailure(f"the model's endpoint refused the request with {status}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Completion:
+    content: str
+    is_refused: bool
+    is_cut: bool
+    tokens: tuple[int, int]
+
+
+def _read(completion: Any) -> _Completion | None:
+    """What a completion says; None when it is none. The client builds its objects without checking a server's word."""
+    choices = getattr(completion, "choices", None)
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = getattr(choice, "message", None)
+    if choice is None or message is None:
+        return None
+    content = getattr(message, "content", None)
+    refusal = getattr(message, "refusal", None)
+    finish = getattr(choice, "finish_reason", None)
+    usage = getattr(completion, "usage", None)
+    tokens = (_tokens(getattr(usage, "prompt_tokens", 0)), _tokens(getattr(usage, "completion_tokens", 0)))
+    is_refused = bool(refusal) or finish == "content_filter"
+    return _Completion(content if isinstance(content, str) else "", is_refused, finish == "length", tokens)
+
+
+def _tokens(said: Any) -> int:
+    """A count as a server says it; nonsense counts nothing, and none lowers what was spent."""
+    return min(said, MAX_TOKENS) if type(said) is int and said > 0 else 0
 
 
 class Models:

@@ -1,6 +1,8 @@
 """What a configured model sees. The shape of its answer is `answer.Answer`."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from services.distiller.answer import AskedLine, KnownEntry
 
@@ -41,6 +43,11 @@ def messages(lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructio
     numbered = "\n".join(_line(line) for line in lines)
     parts.append(f"Lines:\n{numbered}")
     return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "\n".join(parts)}]
+
+
+def in_words(schema: Mapping[str, Any]) -> str:
+    """For a server that takes no JSON schema: the shape of the answer, said in the prompt."""
+    return f"Answer with one JSON object and nothing else, of this JSON schema:\n{json.dumps(schema)}"
 
 
 def _line(line: AskedLine) -> str:

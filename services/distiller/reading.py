@@ -1,5 +1,6 @@
 """What a distillation reads before it asks: a portion of an actor's lines, and the slots that they are about."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
@@ -41,6 +42,7 @@ class Reader:
             if not transcript.gone:
                 epochs.append(transcript.epoch)
             portion.add(session, transcript)
+        portion.check_progress()
         related = await self._related(memory_store_uid, actor_id, portion)
         return Question(
             lines=portion.without_echoes(related.entries).lines,
@@ -55,11 +57,18 @@ class Reader:
 
     async def _transcript(self, store_uid: UUID, session: Behind, max_lines: int) -> Transcript:
         start = min((session.after, *(position - 1 for position in session.again)))
+        read = await self._read(store_uid, session, max(0, start - CONTEXT_REACH), max_lines)
+        if not read.gone and read.read_through <= start < session.wanted:
+            # The lines before are so long that they fill the answer: without them, then.
+            read = await self._read(store_uid, session, start, max_lines)
+        return read
+
+    async def _read(self, store_uid: UUID, session: Behind, after: int, max_lines: int) -> Transcript:
         read: Transcript = await self._ask(
             ReadTranscript(
                 store_uid=store_uid,
                 session_uid=session.session_uid,
-                after=max(0, start - CONTEXT_REACH),
+                after=after,
                 limit=max_lines + CONTEXT_REACH + 1,
             ),
             Transcript,
@@ -68,8 +77,10 @@ class Reader:
 
     async def _related(self, memory_store_uid: UUID, actor_id: str, portion: Portion) -> Related:
         """By the words of the lines, and by the paths that the built-in model would give them."""
+        # The built-in model is quick, but on long texts not quick enough for the loop that serves everybody.
+        guess = await asyncio.to_thread(extract, portion.asked, [])
         users = [line.asked for line in portion.lines if not line.asked.context and line.asked.role == "user"]
-        paths = sorted({change.path for change in extract(portion.asked, []).changes})
+        paths = sorted({change.path for change in guess.changes})
         related: Related = await self._ask(
             RelatedEntries(
                 store_uid=memory_store_uid,

@@ -6,18 +6,25 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from libs.chassis.errors import ApiError, Reject, Retry
+from libs.chassis.logs import logger
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.requests import ChangedSessions, SessionsChanged
+from services.distiller.access import Access
+from services.distiller.domain import LaneFailure, Pipeline
 from services.distiller.lanes import LaneWorkers
 from services.distiller.settings import DistillerSettings
 from services.distiller.store import Pipelines, Run, Runs
+from services.distiller.store.runs import RunState
 
 Ask = Callable[..., Awaitable[Any]]
-GIVE_UP = timedelta(hours=1)
+GIVE_UP_S = 3600.0
 JITTER = 0.05
+
+
+log = logger(__name__)
 
 
 class Runner:
@@ -30,6 +37,7 @@ class Runner:
         pipelines: Pipelines,
         workers: LaneWorkers,
         unit_of_work: UnitOfWork,
+        access: Access,
         ask: Ask,
     ) -> None:
         self._settings = settings
@@ -37,15 +45,16 @@ class Runner:
         self._pipelines = pipelines
         self._workers = workers
         self._unit_of_work = unit_of_work
+        self._access = access
         self._ask = ask
         self.wake = asyncio.Event()
 
     async def step(self) -> None:
         for run in await self._runs.all_active():
-            if run.state == "PENDING":
-                await self._fix_goals(run)
-            else:
-                await self._look(run)
+            try:
+                await self._move(run)
+            except (ApiError, Retry, Reject) as away:
+                log.warning("run_interrupted", error=str(away))
 
     async def schedule(self) -> None:
         """Starts the scheduled pipelines whose hour has come; one that is still active is left alone."""
@@ -57,21 +66,21 @@ class Runner:
         """About a day, so that the schedules of many pipelines drift apart."""
         return self._settings.schedule_interval_s * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
 
-    async def _fix_goals(self, run: Run) -> None:
+    async def _move(self, run: Run) -> None:
         pipeline = await self._pipelines.of_run(run.pipeline_uid)
         if pipeline is None:
             return
+        try:
+            await self._access.check(pipeline)
+        except LaneFailure as failure:
+            await self._end(run.run_id, "FAILED", str(failure))
+            return
+        await (self._fix_goals(run, pipeline) if run.state == "PENDING" else self._look(run))
+
+    async def _fix_goals(self, run: Run, pipeline: Pipeline) -> None:
         page: ChangedSessions = await self._ask(
             SessionsChanged(store_uid=pipeline.session_store_uid, cursor=run.cursor), ChangedSessions
         )
-        if page.gone:
-            await self._end(
-                run.run_id,
-                "FAILED",
-                f"NOT_FOUND: session-stores/{pipeline.session_store_id} of this pipeline was deleted;"
-                " a new one of that name is another store",
-            )
-            return
         sessions = [session for session in page.sessions if session.last_position]
         async with self._unit_of_work.begin() as tx:
             await self._runs.fix_goals(tx, run, pipeline, sessions, page.cursor)
@@ -79,7 +88,7 @@ class Runner:
 
     async def _look(self, run: Run) -> None:
         working, parked = await self._runs.progress(run)
-        overdue = datetime.now(UTC) - run.create_time > GIVE_UP and await self._runs.waits_for_provider(run)
+        overdue = bool(working) and await self._runs.waits_for_provider(run, GIVE_UP_S)
         if working and not overdue:
             return
         if parked or working:
@@ -89,6 +98,6 @@ class Runner:
         else:
             await self._end(run.run_id, "SUCCEEDED", None)
 
-    async def _end(self, run_id: int, state: str, error: str | None) -> None:
+    async def _end(self, run_id: int, state: RunState, error: str | None) -> None:
         async with self._unit_of_work.begin() as tx:
             await self._runs.end(tx, run_id, state, error)

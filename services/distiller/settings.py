@@ -1,8 +1,9 @@
 """The distiller's settings: delivery is in the topology, models and patience are here."""
 
 from pathlib import Path
+from typing import Self
 
-from pydantic import SecretStr
+from pydantic import SecretStr, model_validator
 
 from libs.chassis.settings import ServiceSettings
 
@@ -14,6 +15,12 @@ class DistillerSettings(ServiceSettings):
     model: str | None = None
     model_timeout_s: float = 60.0
     model_output_tokens: int = 4096
+
+    @model_validator(mode="after")
+    def _names_a_known_model(self) -> Self:
+        if self.model and not (self.openai_base_url or self.openai_api_key or self.models_file):
+            raise ValueError("MODEL needs OPENAI_BASE_URL, OPENAI_API_KEY or MODELS_FILE")
+        return self
 
     batch_lines: int = 40
     batch_tokens: int = 6000

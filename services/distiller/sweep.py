@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from libs.chassis.errors import ApiError, Retry
+from libs.chassis.errors import ApiError, Reject, Retry
+from libs.chassis.logs import logger
 from libs.contracts.requests import ChangedSessions, SessionsChanged
 from services.distiller.lanes import LaneWorkers
 from services.distiller.metrics import Metrics
@@ -17,9 +18,13 @@ from services.distiller.settings import DistillerSettings
 from services.distiller.store import Lanes, Mark, Pipelines
 from services.distiller.store.pipelines import Sweep
 
+RETRY_S = 5.0
 IN_FLIGHT = timedelta(seconds=5)
 
 Ask = Callable[..., Awaitable[Any]]
+
+
+log = logger(__name__)
 
 
 class Sweeper:
@@ -51,9 +56,11 @@ class Sweeper:
                 break
             try:
                 await self._walk(sweep)
-            except (ApiError, Retry):
-                await self._pipelines.forget_sweep(sweep.pipeline.pipeline_uid, sweep.since)
-                raise
+            except (ApiError, Retry, Reject) as away:
+                log.warning("sweep_failed", error=str(away))
+                await self._pipelines.put_off_sweep(sweep, settings.sweep_interval_s, RETRY_S)
+            else:
+                await self._pipelines.end_sweep(sweep)
         self._metrics.oldest_undistilled.set(await self._lanes.oldest_undistilled_s())
 
     async def _walk(self, sweep: Sweep) -> None:

@@ -141,6 +141,7 @@ def _http(edge: Edge, limits: Limits) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=DRAIN_DEADLINE_S,
     )

@@ -28,7 +28,7 @@ class UsageError(Exception):
 
 
 class _Own(BaseSettings):
-    model_config = SettingsConfigDict(extra="forbid")
+    model_config = SettingsConfigDict(extra="forbid", env_ignore_empty=True)
 
     memstream_port: Annotated[int, Field(ge=0, le=65535)] = 8080
     memstream_data_dir: Path = Path(".memstream")
@@ -62,7 +62,7 @@ class Settings(BaseModel):
         """Reads upper-case variables; raises `UsageError`."""
         _refuse_unknown(os.environ)
         try:
-            own = _Own(**_environment(_Own))
+            own = _Own()
             services = {name: _environment(settings) for name, settings in SERVICES.items()}
         except ValidationError as error:
             raise UsageError(describe(error)) from None
@@ -99,7 +99,7 @@ def variables() -> set[str]:
 
 def describe(error: ValidationError) -> str:
     """One line that names each variable and what it must be, without repeating its value."""
-    parts = [f"{'.'.join(map(str, fault['loc'])).upper()}: {fault['msg']}" for fault in error.errors()]
+    parts = [f"{'__'.join(map(str, fault['loc'])).upper()}: {fault['msg']}" for fault in error.errors()]
     return "; ".join(parts)
 
 

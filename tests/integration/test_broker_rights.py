@@ -94,6 +94,7 @@ async def test_a_service_may_do_its_work(url: str, service: str) -> None:
                 for event in owned.events:
                     await stream.publish(event.subject, b"{}")
         for consumer in consumers_of(service):
+            await stream.publish(consumer.event.subject, b"{}")  # as a redrive does
             await stream.consumer_info(consumer.stream, consumer.durable)
             taken = await stream.pull_subscribe_bind(durable=consumer.durable, stream=consumer.stream)
             try:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.support.servers import NatsServer, PostgresServer
-from tests.support.service import until
+from tests.support.service import chassis_of, until
 from tests.support.system import System, system
 
 
@@ -76,6 +76,18 @@ async def test_a_pipeline_made_after_the_conversations_distils_them(memstream: S
     await memstream.settled(made["name"])
 
     assert "peanuts" in str(await memstream.memories("ana"))
+
+
+async def test_two_long_texts_before_a_short_line_do_not_stop_the_lane(memstream: System) -> None:
+    pipeline = await memstream.pipeline()
+
+    await memstream.say("ana", "s1", "x" * 155_000, "y" * 155_000)
+    await memstream.say("ana", "s1", "I am allergic to peanuts.")
+    await memstream.settled(pipeline)
+
+    assert "peanuts" in str(await memstream.memories("ana"))
+    batches = await chassis_of(memstream.apps["distiller"]).database.fetchval("select count(*) from batches")
+    assert batches <= 3
 
 
 async def test_a_manual_pipeline_distils_only_when_run_and_succeeded_means_searchable(memstream: System) -> None:

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from libs.contracts.events import Range
 from libs.contracts.ids import uuid7
-from services.distiller.domain import Lease, Pipeline
+from services.distiller.domain import Fenced, Lease, Pipeline, Question
+from services.distiller.store.lanes import purge_gone_stores
 from tests.support.distiller import DistillerStore, distiller_store
 from tests.support.servers import PostgresServer
 
@@ -42,7 +45,7 @@ async def settle(store: DistillerStore, of: Pipeline, actor: str) -> None:
         "select pending_batch from lanes where pipeline_uid = $1 and actor_id = $2", of.pipeline_uid, actor
     )
     async with store.unit_of_work.begin() as tx:
-        assert await store.lanes.settle(tx, of.pipeline_uid, actor, batch)
+        await store.lanes.settle(tx, of.pipeline_uid, actor, batch, [])
 
 
 async def due_actors(store: DistillerStore, limit: int = 100) -> set[str]:
@@ -190,6 +193,89 @@ async def test_lanes_that_wait_for_a_provider_go_on_together(store: DistillerSto
     await store.lanes.wake_provider("endpoint")
 
     assert await due_actors(store) == {"ana", "bo"}
+
+
+async def test_a_sweep_that_died_or_failed_begins_again_where_it_began(store: DistillerStore) -> None:
+    await store.pipeline()
+    sweep = partial(store.pipelines.claim_sweep, 0.0, 600.0, 86_400.0)
+
+    killed = await sweep()
+    failed = await sweep()
+    assert failed is not None
+    await store.pipelines.put_off_sweep(failed, 0.0, 0.0)
+    whole = await sweep()
+    assert whole is not None
+    await store.pipelines.end_sweep(whole)
+    later = await sweep()
+
+    assert killed is not None
+    assert (killed.since, failed.since, whole.since) == (None, None, None), "the whole walk, until it was walked"
+    assert later is not None
+    assert later.since == whole.started - timedelta(seconds=600)
+
+
+async def test_a_repeated_erasure_leaves_what_came_after_it(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+
+    async def erase(epoch: int) -> int:
+        async with store.unit_of_work.begin() as tx:
+            if not await store.lanes.begin_erasure(tx, pipeline.session_store_uid, "ana", epoch):
+                return 0
+            return await store.lanes.forget_actor(tx, pipeline.session_store_uid, "ana")
+
+    assert await erase(1) == 1
+    await store.lanes.mark([store.mark(pipeline, "ana", 2)])
+    assert await erase(1) == 0
+    assert len(await store.lanes.page(pipeline.pipeline_uid, None, None, None, 10)) == 1
+    assert await erase(2) == 1
+
+
+async def test_an_erasure_takes_the_lease_so_that_no_line_is_kept_after_it(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+    lease = await leased(store)
+    async with store.unit_of_work.begin() as tx:
+        await store.lanes.forget_actor(tx, pipeline.session_store_uid, "ana")
+    question = Question(
+        lines=[],
+        ranges=[],
+        again_left={},
+        complete=True,
+        oldest_appended_at=None,
+        related=[],
+        source_epoch=0,
+        memory_epoch=0,
+    )
+
+    with pytest.raises(Fenced):
+        await store.batches.asked(lease, pipeline, uuid7(), question)
+
+    assert await store.database.fetchval("select count(*) from batches") == 0
+
+
+async def test_the_lanes_of_a_deleted_store_go_in_the_background(store: DistillerStore) -> None:
+    gone, other = await store.pipeline(), await store.pipeline()
+    await store.lanes.mark([store.mark(gone, "ana", 1), store.mark(other, "bo", 1)])
+
+    async with store.unit_of_work.begin() as tx:
+        await store.lanes.forget_store(tx, gone.memory_store_uid)
+    async with store.unit_of_work.begin() as tx:
+        await purge_gone_stores(tx)
+
+    assert await due_actors(store) == {"bo"}
+
+
+async def test_a_lane_at_work_does_not_hide_when_the_next_one_is_due(store: DistillerStore) -> None:
+    eager, patient = await store.pipeline(), await store.pipeline(quiet_period_s=60, max_wait_s=60)
+    await store.lanes.mark([store.mark(eager, "ana", 1)])
+    await leased(store)
+    await store.lanes.mark([store.mark(patient, "bo", 1)])
+
+    next_due_s = await store.lanes.next_due_s()
+
+    assert next_due_s is not None
+    assert 50 < next_due_s <= 60
 
 
 async def test_concurrent_marks_and_commits_neither_deadlock_nor_lose_a_position(store: DistillerStore) -> None:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from starlette.responses import HTMLResponse
 
 from libs.chassis.errors import Unavailable
 from services.distiller.store import Lanes
@@ -59,6 +60,24 @@ async def test_the_facts_of_an_answer_become_memories_for_one_call(
     assert await usage(memstream) == {"answered": 1}
 
 
+@pytest.mark.parametrize(
+    "usage", [None, {"prompt_tokens": None}, {"prompt_tokens": "7", "completion_tokens": -5}, {"prompt_tokens": 10**30}]
+)
+async def test_a_bill_that_makes_no_sense_costs_no_fact_and_lowers_nothing(
+    memstream: System, model: ScriptedModel, usage: Any
+) -> None:
+    model.behave(scripted.with_usage(usage))
+    pipeline = await memstream.pipeline()
+
+    await memstream.say("ana", "s1", "Tea is what I drink")
+    await memstream.settled(pipeline)
+
+    assert list(await memstream.memories("ana")) == ["/notes/tea-is-what-i-drink.md"]
+    [row] = (await memstream.call("GET", f"/{pipeline}/usage"))["usage"]
+    assert row["prompt_tokens"] >= 0
+    assert row["completion_tokens"] >= 0
+
+
 async def test_known_slots_are_offered_to_the_model(memstream: System, model: ScriptedModel) -> None:
     pipeline = await memstream.pipeline()
     await memstream.say("ana", "s1", "Tea is what I drink")
@@ -79,6 +98,11 @@ async def test_known_slots_are_offered_to_the_model(memstream: System, model: Sc
         (scripted.refused, "refused", "refused"),
         (scripted.hang, "deadline", "deadline"),
         (scripted.status(400), "refused the request with 400", "http_400"),
+        (scripted.odd([]), "wrong shape", "wrong_shape"),
+        (scripted.odd({"choices": [{"message": None}]}), "wrong shape", "wrong_shape"),
+        (scripted.odd(HTMLResponse("<html>hello</html>")), "wrong shape", "wrong_shape"),
+        (scripted.odd(scripted.completion('{"changes": []}\u0000')), "NUL", "not_json"),
+        (scripted.with_statement("nul \x00 inside"), "NUL", "answered"),
     ],
 )
 async def test_a_useless_answer_is_the_lanes_failure_never_done_with_nothing_found(
@@ -202,4 +226,6 @@ async def test_a_server_without_json_schema_is_asked_for_plain_json(model: Scrip
     await asked.ask([], [], None)
     await models.close()
 
-    assert [request["response_format"]["type"] for request in model.requests] == ["json_schema", "json_object"]
+    schema, plain = model.requests
+    assert [request["response_format"]["type"] for request in (schema, plain)] == ["json_schema", "json_object"]
+    assert '"changes"' in plain["messages"][0]["content"], "the shape of the answer is said in words"

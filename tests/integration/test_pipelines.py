@@ -7,6 +7,7 @@ import pytest
 
 from libs.contracts.routes import BASE
 from tests.support.servers import NatsServer, PostgresServer
+from tests.support.service import until
 from tests.support.system import System, system
 
 OWNER, FRIEND, STRANGER = "ana@example.com", "friend@example.com", "stranger@example.com"
@@ -170,6 +171,36 @@ async def test_without_a_token_nothing_is_told(memstream: System, pipeline: str)
 
         assert (answer.status_code, answer.json()["error_code"]) == (401, "UNAUTHENTICATED")
         assert "detail" not in answer.json()
+
+
+async def test_a_key_that_met_an_active_run_is_not_kept(memstream: System, pipeline: str) -> None:
+    path = f"{BASE}/{pipeline}/run"
+    headers = {"Idempotency-Key": "run-1"}
+    first = await memstream.client.post(path, json={}, headers={"Idempotency-Key": "run-0"})
+    repeated = await memstream.client.post(path, json={}, headers={"Idempotency-Key": "run-0"})
+    refused = await memstream.client.post(path, json={}, headers=headers)
+    assert repeated.json()["name"] == first.json()["name"]
+    assert (refused.status_code, refused.json()["error_code"]) == (409, "ABORTED")
+
+    async def ended() -> bool:
+        return bool((await memstream.call("GET", f"/{first.json()['name']}"))["state"] == "SUCCEEDED")
+
+    await until(ended)
+    second = await memstream.client.post(path, json={}, headers=headers)
+
+    assert second.status_code == 200
+    assert second.json()["name"] != first.json()["name"]
+
+
+async def test_a_forged_page_token_and_a_nul_are_refused(memstream: System, pipeline: str) -> None:
+    for path in (
+        f"memory-pipelines?page_token={'A' * 40}",
+        f"{pipeline}/lanes?actor_id=%00",
+        f"{pipeline}/lanes?state=x",
+    ):
+        answer = await memstream.client.get(f"{BASE}/{path}")
+
+        assert (answer.status_code, answer.json()["error_code"]) == (400, "INVALID_PARAMETER_VALUE"), path
 
 
 async def test_runs_are_paged_newest_first_and_a_foreign_token_is_refused(memstream: System, pipeline: str) -> None:

@@ -96,6 +96,35 @@ async def hang(_: dict[str, Any]) -> Response:
     return completion("")
 
 
+def odd(body: Any) -> Behaviour:
+    """A 200 with a body that is no completion, or an odd one."""
+
+    async def behave(_: dict[str, Any]) -> Response:
+        return body if isinstance(body, Response) else JSONResponse(body)
+
+    return behave
+
+
+def with_statement(statement: str) -> Behaviour:
+    """A well-formed answer with this statement."""
+
+    async def behave(body: dict[str, Any]) -> Response:
+        changes = [note(number, text) | {"statement": statement} for number, text in asked_lines(body)]
+        return completion(json.dumps({"changes": changes}))
+
+    return behave
+
+
+def with_usage(usage: Any) -> Behaviour:
+    """A valid answer whose bill makes no sense."""
+
+    async def behave(body: dict[str, Any]) -> Response:
+        answer = json.loads(bytes((await valid(body)).body))
+        return JSONResponse(answer | {"usage": usage})
+
+    return behave
+
+
 def truncated_above(lines: int) -> Behaviour:
     """Cut at the output limit when there are more lines than that, else valid."""
 

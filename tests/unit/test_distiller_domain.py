@@ -115,6 +115,33 @@ def test_a_conflict_that_did_not_fit_is_kept_for_the_next_portion() -> None:
     assert (taken.ranges[0].through, taken.complete) == (4, False)
 
 
+def test_a_conflict_beyond_what_was_read_is_kept_for_the_next_portion() -> None:
+    taken = portion(max_lines=1)
+
+    taken.add(behind(after=40, wanted=40, again=(5, 40)), transcript(line(5), through=22))
+
+    assert taken.again_left == {SESSION: [40]}
+    assert not taken.complete
+
+
+def test_a_portion_that_would_move_nothing_is_a_failure_of_the_lane() -> None:
+    taken = portion()
+    taken.add(
+        behind(after=4, wanted=6), transcript(line(2), line(3), through=3).model_copy(update={"last_position": 6})
+    )
+
+    with pytest.raises(LaneFailure, match="no progress"):
+        taken.check_progress()
+
+
+def test_a_line_beyond_what_a_model_takes_is_cut_visibly_in_the_middle() -> None:
+    taken = portion(max_tokens=100)
+
+    taken.add(behind(wanted=1), transcript(line(1, "a" * 1000 + "b" * 1000)))
+
+    assert taken.lines[0].asked.text == "a" * 200 + " […] " + "b" * 200
+
+
 def numbered(*positions: int, role: Any = "user") -> list[Numbered]:
     taken = portion()
     taken.add(behind(wanted=99), transcript(*(line(n, role=role) for n in positions)))

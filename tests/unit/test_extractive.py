@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from libs.contracts.events import Kind, Speaker
 from services.distiller.answer import AskedLine, KnownEntry, ProposedChange
 from services.distiller.extractive import extract
+from services.distiller.extractive.text import sentences
 
 WEDNESDAY = datetime.fromisoformat("2026-03-11T10:00:00+01:00")
 PATH = re.compile(r"(?:/[a-z0-9_-]+)+\.md")
@@ -366,3 +367,12 @@ def test_any_text_gives_valid_changes(texts: list[tuple[str, Speaker, bool]], sa
         assert 0 < len(change.statement) <= 300
         assert 0 < len(change.description) <= 300
         change.model_dump_json().encode()
+
+
+@pytest.mark.parametrize("text", ["I. " * 4000, "My name is " + "A. " * 4000, "I met " + "St. " * 3000, "(" * 12_000])
+def test_a_hostile_line_costs_no_more_than_a_long_one(text: str) -> None:
+    """Steps are counted, not seconds: the text analysis must not look at all that stands for each new piece."""
+    seen = [len(piece) for piece in sentences(text)]
+
+    assert sum(seen) <= len(text) + len(seen)
+    assert max(seen, default=0) <= 600

@@ -4,11 +4,6 @@ create table outbox (
     payload text not null,
     created_at timestamptz not null default now()
 );
-create table inbox (
-    event_id uuid primary key,
-    created_at timestamptz not null default now()
-);
-create index inbox_created on inbox (created_at);
 create table idempotency_keys (
     store_uid uuid not null,
     key_sha256 bytea not null,
@@ -31,4 +26,4 @@ create table parked_messages (
     actor_id text,
     created_at timestamptz not null default now()
 );
-create index parked_messages_actor on parked_messages (store_uid, actor_id);
+create index parked_messages_actor on parked_messages (actor_id);

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 
 from libs.chassis.http import Authenticated
 from libs.chassis.paging import decode_token, encode_token, page_size
+from libs.chassis.texts import Text
 from libs.contracts.routes import BASE, PIPELINES
 from services.distiller.api.access import PipelineAccess
 from services.distiller.api.shapes import (
@@ -45,7 +46,7 @@ class LaneApi:
         pipeline_id: str,
         caller: Authenticated,
         state: LaneState | None = None,
-        actor_id: str | None = None,
+        actor_id: Text | None = None,
         size: Size = None,
         token: Token = None,
     ) -> LanePage:

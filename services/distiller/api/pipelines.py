@@ -120,11 +120,11 @@ class PipelineApi:
         """The pipelines both of whose stores the caller may read, oldest first; for an admin every one."""
         limit = page_size(size, default=25, maximum=100)
         scope = ("pipelines", caller.workspace_id)
-        cursor = decode_token(scope, token, (str,))
-        after = UUID(cursor[0]) if cursor else None
+        cursor = decode_token(scope, token, (UUID,))
+        after = cursor[0] if cursor else None
         found = await self._pipelines.page(caller.workspace_id, after, limit + 1)
         shown = [PipelineShape.of(each) for each in found[:limit] if await self._access.is_visible(each, caller)]
-        more = encode_token(scope, [str(found[limit - 1].pipeline_uid)]) if len(found) > limit else None
+        more = encode_token(scope, [found[limit - 1].pipeline_uid]) if len(found) > limit else None
         return PipelinePage(memory_pipelines=shown, next_page_token=more)
 
     async def get(self, pipeline_id: str, caller: Authenticated) -> PipelineShape:
@@ -155,6 +155,7 @@ class PipelineApi:
             changes["quiet_period_s"] = QUIET_PERIOD_S
         if "max_wait_s" in changes and changes["max_wait_s"] is None:
             changes["max_wait_s"] = MAX_WAIT_S
+        check_bytes("display_name", changes.get("display_name"), self._limits.description_bytes)
         check_bytes("instructions", changes.get("instructions"), self._limits.instructions_bytes)
         changed = replace(pipeline, **changes)
         _check_times(changed.quiet_period_s, changed.max_wait_s)

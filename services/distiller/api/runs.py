@@ -14,7 +14,7 @@ from libs.contracts.routes import BASE, PIPELINES
 from services.distiller.api.access import PipelineAccess
 from services.distiller.api.shapes import RunPage, RunShape, Size, Token
 from services.distiller.runs import Runner
-from services.distiller.store import Run, Runs
+from services.distiller.store import Runs
 
 
 class RunApi:
@@ -36,17 +36,19 @@ class RunApi:
         """Starts a run over everything that is stored now; `ABORTED`, naming it, while one is active."""
         pipeline = await self._access.managed(pipeline_id, caller)
         key = IdempotencyKey.of(request, caller, await request.body())
-        run: Run | None
         async with self._unit_of_work.begin() as tx:
             run = await self._runs.start(tx, pipeline.pipeline_uid)
-            started = run is not None
-            if key is not None:
-                made_before = await idempotency.claim(tx, pipeline.pipeline_uid, key, str(run.run_id) if run else "")
+            started, made_before = run is not None, None
+            if key is not None and run is None:
+                made_before = await idempotency.recall(tx, pipeline.pipeline_uid, key)
+            elif key is not None and run is not None:
+                made_before = await idempotency.claim(tx, pipeline.pipeline_uid, key, str(run.run_id))
                 if made_before is not None:
-                    if run is not None:
-                        await self._runs.withdraw(tx, run.run_id)
-                    response.headers.update(REPLAYED)
-                    run = await self._runs.get(pipeline.pipeline_uid, int(made_before))
+                    await self._runs.withdraw(tx, run.run_id)
+                    started = False
+        if made_before is not None:
+            response.headers.update(REPLAYED)
+            run = await self._runs.get(pipeline.pipeline_uid, int(made_before))
         if run is None:
             active = await self._runs.active(pipeline.pipeline_uid)
             if active is None:

@@ -15,6 +15,7 @@ _ASIDE = re.compile(r"\[[^\[\]]*\]")
 _QUOTED = re.compile(r"(?m)^\s*>.*$")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"”»)]*\s+|\n+")
+_ABBREVIATION_CHARS = 8
 _ABBREVIATION = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Mme|Mlle|vs|etc|e\.g|i\.e|a\.m|p\.m)\.|\b[A-Z]\.)$")
 
 # A greeting or a thank-you may be followed by a name; after `and` or `so` a word can be a day, and stays.
@@ -110,7 +111,8 @@ def sentences(text: str) -> list[str]:
     """Declarative sentences with fillers taken off; questions stay behind."""
     whole: list[str] = []
     for piece in _SENTENCE_END.split(text):
-        if whole and _ABBREVIATION.search(whole[-1]):
+        # Only the end of what stands tells; and beyond its limit nothing more of a sentence is read.
+        if whole and len(whole[-1]) < _MAX_SENTENCE and _ABBREVIATION.search(whole[-1][-_ABBREVIATION_CHARS:]):
             whole[-1] = f"{whole[-1]} {piece}"
         elif piece.strip():
             whole.append(piece)

@@ -32,6 +32,7 @@ create table pipelines (
     update_time timestamptz not null default now(),
     next_run_at timestamptz,
     sweep_started_at timestamptz,
+    swept_at timestamptz,
     full_sweep_at timestamptz,
     unique (session_store_uid, memory_store_uid)
 );
@@ -53,6 +54,7 @@ create table lanes (
     reason text,
     parked_at timestamptz,
     provider text,
+    provider_since timestamptz,
     primary key (pipeline_uid, actor_id)
 );
 create index lanes_due on lanes (workspace_id, due_at) where due_at is not null and pending_batch is null;
@@ -66,6 +68,7 @@ create table lane_sessions (
     known_position bigint not null,
     goal_position bigint not null default 0,
     distilled_position bigint not null default 0,
+    applied_position bigint not null default 0,
     oldest_appended_at timestamptz,
     again bigint[] not null default '{}',
     again_count integer not null default 0,
@@ -91,10 +94,12 @@ create table batches (
     completion_tokens bigint not null default 0,
     created_at timestamptz not null default now(),
     emitted_at timestamptz,
+    emissions integer not null default 0,
     settled_at timestamptz
 );
 create index batches_lane on batches (pipeline_uid, actor_id);
 create index batches_unanswered on batches (emitted_at) where state = 'emitted';
+create index batches_unused on batches (created_at) where state in ('asked', 'answered');
 create index batches_settled on batches (settled_at) where state = 'settled';
 
 create table runs (
@@ -115,6 +120,18 @@ create table run_lanes (
     session_uid uuid not null,
     goal_position bigint not null,
     primary key (run_id, actor_id, session_uid)
+);
+
+create table erased_actors (
+    store_uid uuid not null,
+    actor_id text not null,
+    epoch bigint not null,
+    primary key (store_uid, actor_id)
+);
+
+create table gone_stores (
+    store_uid uuid primary key,
+    created_at timestamptz not null default now()
 );
 
 create table usage (

@@ -11,7 +11,7 @@ from uuid import UUID
 from libs.chassis.database import Database
 from libs.chassis.housekeeping import BATCH
 from libs.chassis.unit_of_work import Tx
-from services.distiller.domain import Lease, Pipeline, Question
+from services.distiller.domain import Fenced, Lease, Pipeline, Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,17 @@ class Batches:
         )
 
     async def asked(self, lease: Lease, pipeline: Pipeline, batch_id: UUID, question: Question) -> None:
-        """Notes a question before it is paid for; what the lane had asked without an answer is forgotten."""
-        await self._database.write(
-            "with forgotten as (delete from batches where pipeline_uid = $2 and actor_id = $3"
-            "  and state in ('asked', 'answered'))"
+        """Notes a question before it is paid for; what the lane had asked without an answer is forgotten.
+
+        Raises `Fenced` without the lease: an erasure takes the lane away, and its lines must not come back here.
+        """
+        noted = await self._database.write(
+            "with lane as (select 1 from lanes where pipeline_uid = $2 and actor_id = $3 and lease_token = $5"
+            "  and lease_until is not null for share),"
+            " forgotten as (delete from batches where pipeline_uid = $2 and actor_id = $3"
+            "  and state in ('asked', 'answered') and exists (select 1 from lane))"
             " insert into batches (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token, question)"
-            " values ($1, $2, $3, $4, 'asked', $5, $6)",
+            " select $1, $2, $3, $4, 'asked', $5, $6 from lane returning 1",
             batch_id,
             lease.pipeline_uid,
             lease.actor_id,
@@ -95,6 +100,8 @@ class Batches:
             lease.token,
             question.model_dump_json(),
         )
+        if not noted:
+            raise Fenced
 
     async def answered(self, tx: Tx, batch_id: UUID, answer: str, spent: Spent) -> None:
         await tx.execute(
@@ -129,18 +136,20 @@ class Batches:
     async def settle(self, tx: Tx, batch_id: UUID, outcomes: str) -> Emitted | None:
         """Marks a batch as answered by memory; None when it was settled before or is not ours."""
         row = await tx.fetchrow(
-            "update batches set state = 'settled', settled_at = now(), outcomes = $2"
-            " where batch_id = $1 and state = 'emitted' returning batch_id, pipeline_uid, actor_id, event",
+            "update batches b set state = 'settled', settled_at = now(), outcomes = $2, event = null"
+            " from batches held where b.batch_id = $1 and b.state = 'emitted' and held.batch_id = b.batch_id"
+            " returning b.batch_id, b.pipeline_uid, b.actor_id, held.event",
             batch_id,
             outcomes,
         )
         return None if row is None else Emitted(**row)
 
     async def claim_unanswered(self, tx: Tx, after_s: float, limit: int) -> list[Emitted]:
-        """Batches that memory has not answered in time; each goes to one replica, and comes up again as late."""
+        """Batches that memory has not answered in time; each goes to one replica, and comes up again ever later."""
         rows = await tx.fetch(
-            "update batches b set emitted_at = now() from (select batch_id, emitted_at from batches"
-            "  where state = 'emitted' and emitted_at < now() - make_interval(secs => $1)"
+            "update batches b set emitted_at = now(), emissions = emissions + 1 from ("
+            "  select batch_id, emitted_at from batches where state = 'emitted'"
+            "  and emitted_at < now() - make_interval(secs => $1 * 2 ^ least(emissions, 6))"
             "  order by emitted_at limit $2) seen"
             " where b.batch_id = seen.batch_id and b.emitted_at = seen.emitted_at and b.state = 'emitted'"
             " returning b.batch_id, b.pipeline_uid, b.actor_id, b.event",

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from libs.chassis.database import Database
+from libs.chassis.housekeeping import BATCH
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import Range
 from services.distiller.domain import Behind, Lease
@@ -127,9 +128,9 @@ class Lanes:
         """Seconds until the next lane is due, 0 or less when one is."""
         seconds = await self._database.fetchval(
             "with recursive w as ("
-            f" (select workspace_id, due_at from lanes where {READY} order by workspace_id, due_at limit 1)"
+            f" (select workspace_id, due_at from lanes where {READY} and {FREE} order by workspace_id, due_at limit 1)"
             " union all select n.workspace_id, n.due_at from w cross join lateral ("
-            f"  select workspace_id, due_at from lanes where {READY} and workspace_id > w.workspace_id"
+            f"  select workspace_id, due_at from lanes where {READY} and {FREE} and workspace_id > w.workspace_id"
             "   order by workspace_id, due_at limit 1) n)"
             " select extract(epoch from min(due_at) - now())::float8 from w"
         )
@@ -196,7 +197,7 @@ class Lanes:
         return (
             await tx.execute(
                 "update lanes set lease_until = null, pending_batch = $4, attempts = 0, reason = null,"
-                " parked_at = null, provider = null, max_lines = null,"
+                " parked_at = null, provider = null, provider_since = null, max_lines = null,"
                 " due_at = case when $5 then now() when marks = $6 then null else due_at end,"
                 " first_due_at = case when $5 or marks = $6 then null else first_due_at end"
                 " where pipeline_uid = $1 and actor_id = $2 and lease_token = $3 and lease_until is not null",
@@ -215,7 +216,7 @@ class Lanes:
         await self._database.write(
             "update lanes set lease_until = null, due_at = case when marks = $4 then null else due_at end,"
             " first_due_at = case when marks = $4 then null else first_due_at end,"
-            " attempts = 0, reason = null, parked_at = null, provider = null"
+            " attempts = 0, reason = null, parked_at = null, provider = null, provider_since = null"
             " where pipeline_uid = $1 and actor_id = $2 and lease_token = $3",
             lease.pipeline_uid,
             lease.actor_id,
@@ -238,7 +239,8 @@ class Lanes:
         await self._database.write(
             "update lanes set lease_until = null, due_at = now() + make_interval(secs => $4), reason = $5,"
             " attempts = coalesce($6, attempts), parked_at = case when $7 then coalesce(parked_at, now()) end,"
-            " provider = $8, max_lines = coalesce($9, max_lines)"
+            " provider = $8, provider_since = case when $8::text is not null then coalesce(provider_since, now()) end,"
+            " max_lines = coalesce($9, max_lines)"
             " where pipeline_uid = $1 and actor_id = $2 and lease_token = $3",
             lease.pipeline_uid,
             lease.actor_id,
@@ -251,17 +253,22 @@ class Lanes:
             max_lines,
         )
 
-    async def settle(self, tx: Tx, pipeline_uid: UUID, actor_id: str, batch_id: UUID) -> bool:
-        """Memory has answered: the lane may be leased again."""
-        return (
-            await tx.execute(
-                "update lanes set pending_batch = null"
-                " where pipeline_uid = $1 and actor_id = $2 and pending_batch = $3",
-                pipeline_uid,
-                actor_id,
-                batch_id,
-            )
-            == 1
+    async def settle(self, tx: Tx, pipeline_uid: UUID, actor_id: str, batch_id: UUID, ranges: Sequence[Range]) -> None:
+        """Memory has answered: what the batch covered is applied, and the lane may be leased again."""
+        await tx.execute(
+            "update lanes set pending_batch = null where pipeline_uid = $1 and actor_id = $2 and pending_batch = $3",
+            pipeline_uid,
+            actor_id,
+            batch_id,
+        )
+        await tx.execute(
+            "update lane_sessions s set applied_position = greatest(s.applied_position, r.through)"
+            " from unnest($3::uuid[], $4::bigint[]) as r (session_uid, through)"
+            " where s.pipeline_uid = $1 and s.actor_id = $2 and s.session_uid = r.session_uid",
+            pipeline_uid,
+            actor_id,
+            [each.session_uid for each in ranges],
+            [each.through for each in ranges],
         )
 
     async def ask_again(
@@ -294,15 +301,16 @@ class Lanes:
             actor_id,
         )
 
-    async def hasten(self, pipeline_uid: UUID, session_id: str) -> str | None:
-        """Makes the session's lane due at once; `due`, `parked`, or None when it is unknown or settled."""
+    async def hasten(self, pipeline_uid: UUID, actor_id: str, session_id: str) -> str | None:
+        """Makes an actor's lane due at once for a session; `due`, `parked`, or None when it is unknown or settled."""
         rows = await self._database.write(
             "update lanes l set due_at = case when l.parked_at is null and l.attempts = 0 then now() else l.due_at end,"
             " marks = l.marks + 1 from lane_sessions s"
-            " where l.pipeline_uid = $1 and s.pipeline_uid = l.pipeline_uid and s.actor_id = l.actor_id"
-            " and s.session_id = $2 and (s.known_position > s.distilled_position or l.pending_batch is not null)"
+            " where l.pipeline_uid = $1 and l.actor_id = $2 and s.pipeline_uid = $1 and s.actor_id = $2"
+            " and s.session_id = $3 and (s.known_position > s.distilled_position or l.pending_batch is not null)"
             " returning case when l.parked_at is null then 'due' else 'parked' end as reason",
             pipeline_uid,
+            actor_id,
             session_id,
         )
         return rows[0]["reason"] if rows else None
@@ -310,9 +318,9 @@ class Lanes:
     async def redrive(self, pipeline_uid: UUID, actor_id: str | None = None) -> int:
         """Lanes that failed or wait, one actor's or all, are due at once with fresh attempts. Returns how many."""
         rows = await self._database.write(
-            "update lanes set due_at = now(), attempts = 0, parked_at = null, marks = marks + 1"
+            "update lanes set due_at = now(), attempts = 0, parked_at = null, provider = null, marks = marks + 1"
             " where pipeline_uid = $1 and ($2::text is null or actor_id = $2)"
-            " and reason is not null and provider is null returning 1",
+            " and reason is not null returning 1",
             pipeline_uid,
             actor_id,
         )
@@ -360,20 +368,30 @@ class Lanes:
         """A session that is gone has nothing left to distil."""
         await tx.execute("delete from lane_sessions where session_uid = $1", session_uid)
 
-    async def forget_actor(self, tx: Tx, store_column: str, store_uid: UUID, actor_id: str) -> int:
-        """Drops an actor's lanes, batches and stored answers of the pipelines on a store; returns how many rows."""
-        assert store_column in ("session_store_uid", "memory_store_uid")  # noqa: S101
-        mine = f"pipeline_uid in (select pipeline_uid from pipelines where {store_column} = $1) and actor_id = $2"
-        lanes = await tx.execute(f"delete from lanes where {mine}", store_uid, actor_id)
-        batches = await tx.execute(f"delete from batches where {mine}", store_uid, actor_id)
+    async def begin_erasure(self, tx: Tx, store_uid: UUID, actor_id: str, epoch: int) -> bool:
+        """Whether this erasure is news: an announcement is repeated, and what came after it must stay."""
+        return (
+            await tx.execute(
+                "insert into erased_actors as e (store_uid, actor_id, epoch) values ($1, $2, $3)"
+                " on conflict (store_uid, actor_id) do update set epoch = excluded.epoch"
+                " where e.epoch < excluded.epoch",
+                store_uid,
+                actor_id,
+                epoch,
+            )
+            == 1
+        )
+
+    async def forget_actor(self, tx: Tx, session_store_uid: UUID, actor_id: str) -> int:
+        """Drops an actor's lanes, batches and stored answers of the pipelines on a session store; returns how many."""
+        mine = "pipeline_uid in (select pipeline_uid from pipelines where session_store_uid = $1) and actor_id = $2"
+        lanes = await tx.execute(f"delete from lanes where {mine}", session_store_uid, actor_id)
+        batches = await tx.execute(f"delete from batches where {mine}", session_store_uid, actor_id)
         return lanes + batches
 
-    async def forget_store(self, tx: Tx, store_column: str, store_uid: UUID) -> None:
-        """Drops the lanes of the pipelines on a deleted store; the pipelines stay and say so when run."""
-        assert store_column in ("session_store_uid", "memory_store_uid")  # noqa: S101
-        mine = f"pipeline_uid in (select pipeline_uid from pipelines where {store_column} = $1)"
-        await tx.execute(f"delete from lanes where {mine}", store_uid)
-        await tx.execute(f"delete from batches where {mine}", store_uid)
+    async def forget_store(self, tx: Tx, store_uid: UUID) -> None:
+        """A store is gone: the lanes of its pipelines go in the background; the pipelines stay and say so when run."""
+        await tx.execute("insert into gone_stores (store_uid) values ($1) on conflict do nothing", store_uid)
 
     async def oldest_undistilled_s(self) -> float:
         """Age of the oldest append that waits in a lane of a continuous pipeline."""
@@ -383,3 +401,20 @@ class Lanes:
             " where s.known_position > s.distilled_position and p.trigger = 'CONTINUOUS'"
         )
         return float(age or 0)
+
+
+async def purge_gone_stores(tx: Tx) -> int:
+    """Drops lanes and batches of pipelines on deleted stores, a portion at a time."""
+    of_gone = (
+        "pipeline_uid in (select pipeline_uid from pipelines p join gone_stores g"
+        " on g.store_uid in (p.session_store_uid, p.memory_store_uid))"
+    )
+    lanes = await tx.execute(
+        f"delete from lanes where ctid = any(array(select ctid from lanes where {of_gone} limit $1))", BATCH
+    )
+    batches = await tx.execute(
+        f"delete from batches where ctid = any(array(select ctid from batches where {of_gone} limit $1))", BATCH
+    )
+    if not lanes and not batches:
+        await tx.execute("delete from gone_stores where created_at < now() - interval '1 day'")
+    return max(lanes, batches)

@@ -29,6 +29,7 @@ class Sweep:
     """A claimed sweep of a pipeline's session store: everything since `since`, or everything."""
 
     pipeline: Pipeline
+    started: datetime
     since: datetime | None
 
 
@@ -137,7 +138,7 @@ class Pipelines:
     async def claim_sweep(self, interval_s: float, overlap_s: float, full_interval_s: float) -> Sweep | None:
         """The pipeline that waits longest for its sweep, if any is due; each sweep goes to one replica."""
         row = await self._database.fetchrow(
-            "select pipeline_uid, sweep_started_at, full_sweep_at from pipelines"
+            "select pipeline_uid, sweep_started_at from pipelines"
             " where sweep_started_at is null or sweep_started_at < now() - make_interval(secs => $1)"
             " order by sweep_started_at nulls first limit 1",
             interval_s,
@@ -145,12 +146,10 @@ class Pipelines:
         if row is None:
             return None
         claimed = await self._database.write(
-            "update pipelines p set sweep_started_at = now(),"
-            " full_sweep_at = case when full_sweep_at is null or full_sweep_at < now() - make_interval(secs => $4)"
-            " then now() else full_sweep_at end"
+            "update pipelines set sweep_started_at = now()"
             " where pipeline_uid = $1 and sweep_started_at is not distinct from $2"
-            " returning (case when full_sweep_at = now() then null"
-            f" else $2::timestamptz - make_interval(secs => $3) end) as since, {COLUMNS}",
+            " returning now() as started, (case when full_sweep_at < now() - make_interval(secs => $4) then null"
+            f" else swept_at - make_interval(secs => $3) end) as since, {COLUMNS}",
             row["pipeline_uid"],
             row["sweep_started_at"],
             overlap_s,
@@ -159,14 +158,23 @@ class Pipelines:
         if not claimed:
             return None
         fields = dict(claimed[0])
-        since = fields.pop("since")
-        return Sweep(Pipeline(**fields), since)
+        started, since = fields.pop("started"), fields.pop("since")
+        return Sweep(Pipeline(**fields), started, since)
 
-    async def forget_sweep(self, pipeline_uid: UUID, since: datetime | None) -> None:
-        """The sweep failed: the next one begins where it began."""
+    async def end_sweep(self, sweep: Sweep) -> None:
+        """Only now is it known that everything up to its start was seen: a sweep that died is done again."""
         await self._database.write(
-            "update pipelines set sweep_started_at = $2, full_sweep_at = case when $2 is null then null"
-            " else full_sweep_at end where pipeline_uid = $1",
-            pipeline_uid,
-            since,
+            "update pipelines set swept_at = greatest(swept_at, $2),"
+            " full_sweep_at = case when $3 then $2 else full_sweep_at end where pipeline_uid = $1",
+            sweep.pipeline.pipeline_uid,
+            sweep.started,
+            sweep.since is None,
+        )
+
+    async def put_off_sweep(self, sweep: Sweep, interval_s: float, pause_s: float) -> None:
+        """The sweep failed: it comes again after a pause."""
+        await self._database.write(
+            "update pipelines set sweep_started_at = now() - make_interval(secs => $2) where pipeline_uid = $1",
+            sweep.pipeline.pipeline_uid,
+            max(0.0, interval_s - pause_s),
         )

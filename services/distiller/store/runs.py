@@ -43,7 +43,8 @@ class Runs:
     async def start(self, tx: Tx, pipeline_uid: UUID) -> Run | None:
         """A pending run, or None while one is active."""
         row = await tx.fetchrow(
-            f"insert into runs (pipeline_uid, state) values ($1, 'PENDING') on conflict do nothing returning {COLUMNS}",
+            f"insert into runs (pipeline_uid, state) select pipeline_uid, 'PENDING' from pipelines"
+            f" where pipeline_uid = $1 for key share on conflict do nothing returning {COLUMNS}",
             pipeline_uid,
         )
         return None if row is None else _run(row)
@@ -132,20 +133,23 @@ class Runs:
             "  left join lane_sessions s on s.pipeline_uid = runs.pipeline_uid and s.actor_id = r.actor_id"
             "   and s.session_uid = r.session_uid"
             "  where r.run_id = $1 and s.session_uid is not null"
-            "   and (s.distilled_position < r.goal_position or l.pending_batch is not null)"
+            "   and (s.applied_position < r.goal_position or s.again <> '{}')"
             "  group by r.actor_id) actors",
             run.run_id,
         )
         assert row is not None  # noqa: S101 - an aggregate answers one row
         return row["working"], row["parked"]
 
-    async def waits_for_provider(self, run: Run) -> bool:
+    async def waits_for_provider(self, run: Run, longer_than_s: float) -> bool:
+        """Whether a lane of the run has waited that long for its model's endpoint."""
         return bool(
             await self._database.fetchval(
                 "select exists (select 1 from run_lanes r join lanes l on l.pipeline_uid = $2"
-                " and l.actor_id = r.actor_id where r.run_id = $1 and l.provider is not null)",
+                " and l.actor_id = r.actor_id"
+                " where r.run_id = $1 and l.provider_since < now() - make_interval(secs => $3))",
                 run.run_id,
                 run.pipeline_uid,
+                longer_than_s,
             )
         )
 
@@ -160,7 +164,7 @@ class Runs:
         )
         return "; ".join(row["reason"] for row in rows) or "no reason is known"
 
-    async def end(self, tx: Tx, run_id: int, state: str, error: str | None) -> bool:
+    async def end(self, tx: Tx, run_id: int, state: RunState, error: str | None) -> bool:
         return (
             await tx.execute(
                 "update runs set state = $2, error = $3, end_time = now()"

@@ -41,7 +41,11 @@ def version_routes(stores: Stores, entries: Entries, versions: Versions, limits:
         after = (
             None
             if cursor is None
-            else (checked_time("page_token", cursor[0]), checked_time("page_token", cursor[1]), int(cursor[2]))
+            else (
+                checked_time("page_token", cursor[0]),
+                checked_time("page_token", cursor[1]),
+                min(cursor[2], MAX_VERSION),
+            )
         )
         told = await in_store(
             stores, caller, store_id, lambda uid: versions.page(caller, uid, sent(entry_id), after, limit + 1)

@@ -4,7 +4,7 @@ import re
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, StrictInt
 
 from libs.chassis.errors import InvalidParameter
 from libs.chassis.http import Authenticated
@@ -38,8 +38,8 @@ class StoreBody(BaseModel):
 
     description: Text | None = None
     metadata: dict[Text, Text] | None = None
-    retention_days: Annotated[int, Field(ge=1, le=36_500)] | None = None
-    idle_ttl_minutes: Annotated[int, Field(ge=1, le=52_560_000)] | None = None
+    retention_days: Annotated[StrictInt, Field(ge=1, le=36_500)] | None = None
+    idle_ttl_minutes: Annotated[StrictInt, Field(ge=1, le=52_560_000)] | None = None
 
 
 def store_routes(stores: Stores, limits: Limits) -> APIRouter:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 
@@ -20,8 +21,9 @@ class Session:
     last_position: int
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
+    """A tuple, because a page makes a hundred of them."""
+
     position: int
     data: str
     occurred_at: str | None

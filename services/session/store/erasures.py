@@ -37,7 +37,7 @@ delete from idempotency_keys where store_uid = $1
     and (resource = any($2::text[]) or left(resource, 32) = any($3::text[]))
 """
 FORGET_OUTBOX = """
-delete from outbox where subject = $1
+delete from outbox where subject = $1 and strpos(payload, $2::uuid::text) > 0
     and payload::json ->> 'store_uid' = $2::uuid::text and payload::json ->> 'actor_id' = $3
 """
 

@@ -1,4 +1,7 @@
-"""NATS with JetStream on a port of 127.0.0.1 that stays the same over restarts."""
+"""NATS with JetStream on a port of 127.0.0.1 that stays the same over restarts, as does the token that it asks for.
+
+Every account of the machine reaches the port; only who may read the configuration knows the token.
+"""
 
 import asyncio
 import os
@@ -19,6 +22,7 @@ PORTS = range(15_000, 32_000)
 START_DEADLINE_S = 60.0
 CONNECT_DEADLINE_S = 2.0
 STOP_DEADLINE_S = 15.0
+TOKEN_BYTES = 32
 
 
 def free_port() -> int:
@@ -33,6 +37,7 @@ class EmbeddedNats:
     def __init__(self, data_dir: Path, *, port: int = 0) -> None:
         self.data_dir = data_dir.resolve()
         self._port = port
+        self._token: str | None = None
         self._configuration = self.data_dir.with_name(f"{self.data_dir.name}.conf")
         self._child = Child(self.data_dir, stop_signal=signal.SIGTERM)
 
@@ -46,7 +51,8 @@ class EmbeddedNats:
 
     @property
     def url(self) -> str:
-        return f"nats://{HOST}:{self._port}"
+        """With the token, so not for a log."""
+        return f"nats://{self._token}@{HOST}:{self._port}"
 
     async def start(self) -> None:
         await asyncio.to_thread(self._child.claim)
@@ -69,21 +75,33 @@ class EmbeddedNats:
     def _configure(self) -> None:
         with plain_errors(self.data_dir):
             self.data_dir.mkdir(mode=0o700, exist_ok=True)
+            saved_port, saved_token = self._saved()
+            self._token = self._token or saved_token or secrets.token_hex(TOKEN_BYTES)
             if not self._port:
-                saved = self._saved_port()
-                self._port = saved if saved and _is_free(saved) else free_port()
+                self._port = saved_port if saved_port and _is_free(saved_port) else free_port()
             elif not _is_free(self._port):
                 raise EmbeddedError(f"NATS cannot listen on {HOST}:{self._port}: the port is taken")
-            self._configuration.write_text(
-                f'listen: "{HOST}:{self._port}"\nmax_payload: 1MB\njetstream {{ sync_interval: 2s }}\n'
-            )
+            self._save()
 
-    def _saved_port(self) -> int | None:
+    def _save(self) -> None:
+        draft = self._configuration.with_suffix(".conf.new")
+        draft.unlink(missing_ok=True)
+        draft.touch(mode=0o600, exist_ok=False)  # before it holds the token
+        draft.write_text(
+            f'listen: "{HOST}:{self._port}"\nmax_payload: 1MB\njetstream {{ sync_interval: 2s }}\n'
+            f'authorization {{ token: "{self._token}" }}\n'
+        )
+        draft.rename(self._configuration)
+
+    def _saved(self) -> tuple[int | None, str | None]:
+        """The port and the token of the last run; an older version's configuration has no token."""
         try:
-            listen = re.match(rf'listen: "{re.escape(HOST)}:(\d+)"', self._configuration.read_text())
+            text = self._configuration.read_text()
         except FileNotFoundError:
-            return None
-        return int(listen[1]) if listen else None
+            return None, None
+        listen = re.match(rf'listen: "{re.escape(HOST)}:(\d+)"', text)
+        token = re.search(rf'^authorization {{ token: "([0-9a-f]{{{2 * TOKEN_BYTES}}})" }}$', text, re.MULTILINE)
+        return int(listen[1]) if listen else None, token[1] if token else None
 
     async def _until_ready(self) -> None:
         try:
