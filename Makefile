@@ -4,6 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 T ?= tests
+SOAKED ?= tests/fault tests/integration/test_session_wire.py tests/integration/test_session_cases.py tests/contract/test_fuzz.py
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +28,7 @@ test: .venv ## the whole suite, faults in their short form; T=path narrows it
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(T)
 
 soak: .venv ## the faults at full length and 200 random kills
-	SOAK=1 $(BIN)/python -m pytest -s tests/fault
+	SOAK=1 $(BIN)/python -m pytest -s $(SOAKED)
 
 lint: .venv ## ruff, mypy, import rules, house rules
 	$(BIN)/ruff check

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from libs.chassis import logs
 from tests.support.servers import NatsServer, PostgresServer, nats_server, postgres_server
 
 SETTING_PREFIXES = ("MEMSTREAM_", "DATABASE_URL", "NATS_URL", "OPENAI_")
@@ -16,6 +17,7 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if name.startswith(SETTING_PREFIXES) or name in SETTINGS:
             del os.environ[name]
+    logs.configure("warning")
 
 
 @pytest.fixture(scope="session")

@@ -51,6 +51,7 @@ class Database:
         self._acquire_timeout_s = acquire_timeout_s
         self._statement_timeout_s = statement_timeout_s
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._turns = asyncio.Semaphore(pool_size)
 
     async def open(self) -> None:
         """Makes the pool without a connection, so that a service starts while Postgres is away."""
@@ -75,19 +76,31 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection within the acquire timeout, else `Unavailable`."""
+        """A connection within the acquire timeout, else `Unavailable`.
+
+        asyncpg's pool lets newcomers overtake who waits; a turn for each connection keeps the order.
+        """
         if self._pool is None:
             raise Unavailable
         try:
-            held = await self._pool.acquire(timeout=self._acquire_timeout_s)
+            async with asyncio.timeout(self._acquire_timeout_s):
+                await self._turns.acquire()
+                try:
+                    held = await self._pool.acquire()
+                except BaseException:
+                    self._turns.release()
+                    raise
         except (*LOST, asyncpg.PostgresError) as lost:
             raise Unavailable from lost
         try:
             yield held
         finally:
             # The pool drops a connection that it cannot take back in time; what was said on it stands.
-            with suppress(*LOST):
-                await self._pool.release(held)
+            try:
+                with suppress(*LOST):
+                    await self._pool.release(held)
+            finally:
+                self._turns.release()
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         """Reads rows; a lost connection is `Unavailable`."""

@@ -50,7 +50,8 @@ class Delivery:
     """Makes a `_Delivery` per message; built once per bus."""
 
     def __init__(self, consumers: tuple[Consumer, ...], parked: ParkedMessages, metrics: Metrics) -> None:
-        self.consumers: Mapping[str, Consumer] = {consumer.durable: consumer for consumer in consumers}
+        # By both: a durable name is unique within its stream only.
+        self.consumers: Mapping[tuple[str, str], Consumer] = {(each.stream, each.durable): each for each in consumers}
         self.parked = parked
         self.metrics = metrics
         self._failures: dict[Key, int] = {}
@@ -84,7 +85,7 @@ class _Delivery(BaseMiddleware[Any, Any]):
             metadata = msg.raw_message.metadata
         except NotJSMessageError:
             return await self._answer(call_next, msg)
-        consumer = self._owner.consumers[metadata.consumer]
+        consumer = self._owner.consumers[metadata.stream, metadata.consumer]
         key = (metadata.consumer, metadata.sequence.stream, metadata.timestamp)
         async with _kept(msg, consumer):
             outcome = await self._handle(call_next, msg, consumer, key)

@@ -173,7 +173,7 @@ class Distiller:
             if not await self._lanes.hand_over(tx, lease, batch_id, more=not question.complete):
                 raise Fenced
             await self._lanes.advance(tx, lease, question.ranges, question.again_left)
-            await self._batches.emitted(tx, lease, pipeline, batch_id, event.model_dump_json())
+            await self._batches.emitted(tx, lease, pipeline, event)
             if spent is not None:
                 await self._batches.spend(tx, pipeline, spent)
             tx.emit(event)

@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
+from libs.chassis.command import UNUSABLE, about_file
 from libs.chassis.keys import PRIVATE, add_key, issue_token
 from libs.chassis.metrics import Metrics
 from libs.chassis.wire import bounded_http
@@ -20,11 +22,13 @@ from services.standalone.databases import make_databases, migrate
 from services.standalone.edge import Edge
 from services.standalone.embedded import EmbeddedError, EmbeddedNats, EmbeddedPostgres
 from services.standalone.embedded.errors import plain_errors
-from services.standalone.settings import SERVICES, Settings
+from services.standalone.settings import SERVICES, Settings, UsageError
 
 HOST = "127.0.0.1"
 WATCH_INTERVAL_S = 1.0
 DRAIN_DEADLINE_S = 10
+DRAIN_STEP_S = 0.1
+UPLOAD_GRACE_S = 1.0
 CONNECT_DEADLINE_S = 20.0
 POLL_S = 0.02
 
@@ -121,7 +125,14 @@ async def _start(server: EmbeddedPostgres | EmbeddedNats, stack: AsyncExitStack)
 def _build(settings: Settings, name: str, database_url: str, nats_url: str, metrics: Metrics) -> FastAPI:
     # Imported here, so that the servers start and migrate meanwhile.
     module = import_module(f"services.{name}.app")
-    app: FastAPI = module.build(settings.of(name, database_url=database_url, nats_url=nats_url), metrics)
+    service_settings = settings.of(name, database_url=database_url, nats_url=nats_url)
+    try:
+        app: FastAPI = module.build(service_settings, metrics)
+    except UNUSABLE as error:
+        what = about_file(service_settings, error)
+        if what is None:
+            raise
+        raise UsageError(what) from error
     return app
 
 
@@ -143,7 +154,7 @@ def _http(edge: Edge, limits: Limits) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=DRAIN_DEADLINE_S,
+        timeout_graceful_shutdown=DRAIN_DEADLINE_S + 2,
     )
 
 
@@ -157,8 +168,25 @@ async def _until_connected(apps: Iterable[FastAPI]) -> None:
 
 
 async def _drain(server: uvicorn.Server, serving: "asyncio.Future[None]") -> None:
+    """Finishes what is being answered. What would not end by itself, a watch or half a request, is let go: left to
+    uvicorn, it would take the whole deadline and end in stack traces.
+    """
     server.should_exit = True
-    await asyncio.wait({serving}, timeout=DRAIN_DEADLINE_S + 5)
+    loop = asyncio.get_running_loop()
+    asked = loop.time()
+    while not serving.done() and loop.time() - asked < DRAIN_DEADLINE_S + 5:
+        for connection in list(server.server_state.connections):
+            if loop.time() - asked > _patience_s(connection):
+                connection.transport.close()
+        await asyncio.wait({serving}, timeout=DRAIN_STEP_S)
+
+
+def _patience_s(connection: Any) -> float:
+    """How long a connection is waited for when the server stops."""
+    cycle = connection.cycle
+    if cycle is None or cycle.response_started:
+        return 0.0  # idle, or a watch: any other answer is written whole when it begins
+    return UPLOAD_GRACE_S if cycle.more_body else DRAIN_DEADLINE_S
 
 
 async def _watch(children: dict[str, int]) -> None:

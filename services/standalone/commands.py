@@ -21,6 +21,7 @@ KeyDir = Annotated[
 DataDir = Annotated[
     Path, typer.Option("--data-dir", envvar="MEMSTREAM_DATA_DIR", help="The data directory of `memstream serve`.")
 ]
+NAME_CHARS = 256
 DEFAULT_DATA_DIR = Path(".memstream")
 
 tokens = typer.Typer(help="Make tokens.", no_args_is_help=True)
@@ -47,7 +48,9 @@ def issue(
     service_principal: Annotated[
         str | None, typer.Option("--service-principal", help="A service principal's client id.")
     ] = None,
-    workspace: Annotated[int, typer.Option("--workspace", help="The workspace, which is the tenant.")] = 1,
+    workspace: Annotated[
+        int, typer.Option("--workspace", min=0, max=2**63 - 1, help="The workspace, which is the tenant.")
+    ] = 1,
     admin: Annotated[bool, typer.Option("--admin", help="May manage grants and erase, without reading data.")] = False,
     ttl: Annotated[str, typer.Option("--ttl", help="How long it is good: 90s, 30m, 1h, 7d.")] = "1h",
     data_dir: DataDir = DEFAULT_DATA_DIR,
@@ -58,12 +61,16 @@ def issue(
 
     if (user is None) == (service_principal is None):
         raise typer.BadParameter("give one of --user and --service-principal")
+    principal = user if user is not None else service_principal
+    if principal is None or not principal.strip() or len(principal) > NAME_CHARS or not principal.isprintable():
+        option = "--service-principal" if user is None else "--user"
+        raise typer.BadParameter(f"{option} must be 1 to {NAME_CHARS} printable characters, not all blank")
     directory = key_dir or data_dir / "keys"
     try:
         token = issue_token(
             directory,
-            principal=str(user or service_principal),
-            principal_type="USER" if user else "SERVICE_PRINCIPAL",
+            principal=principal,
+            principal_type="SERVICE_PRINCIPAL" if user is None else "USER",
             workspace_id=workspace,
             admin=admin,
             ttl_s=seconds(ttl),
@@ -73,6 +80,8 @@ def issue(
             f"there is no signing key in {directory}",
             hint="start `memstream serve` once, or make one with `memstream keys add`",
         ) from None
+    except OSError as refused:
+        raise _unusable(directory, refused) from None
     console(ctx).show({"token": token}, token)
 
 
@@ -81,7 +90,11 @@ def add(ctx: typer.Context, data_dir: DataDir = DEFAULT_DATA_DIR, key_dir: KeyDi
     """Make a key; it signs from now on, and the older ones stay trusted until they are retired."""
     from libs.chassis.keys import add_key
 
-    kid = add_key(key_dir or data_dir / "keys")
+    directory = key_dir or data_dir / "keys"
+    try:
+        kid = add_key(directory)
+    except OSError as refused:
+        raise _unusable(directory, refused) from None
     console(ctx).show({"kid": kid}, kid)
 
 
@@ -104,7 +117,10 @@ def retire(ctx: typer.Context, kid: str, data_dir: DataDir = DEFAULT_DATA_DIR, k
         raise MemstreamError(f"there is no key {kid} in {directory}", hint="see `memstream keys list`")
     if len(found) == 1:
         raise MemstreamError(f"{kid} is the only key", hint="first make another with `memstream keys add`")
-    retire_key(directory, kid)
+    try:
+        retire_key(directory, kid)
+    except OSError as refused:
+        raise _unusable(directory, refused) from None
     console(ctx).show({"retired": kid}, f"retired {kid}")
 
 
@@ -119,4 +135,14 @@ def seconds(text: str) -> int:
 def _kids(directory: Path) -> list[str]:
     from libs.chassis.keys import PUBLIC
 
-    return sorted(path.name.removesuffix(PUBLIC) for path in directory.glob(f"*{PUBLIC}"))
+    try:
+        names = [path.name for path in directory.iterdir()]
+    except OSError as refused:
+        raise _unusable(directory, refused) from None
+    return sorted(name.removesuffix(PUBLIC) for name in names if name.endswith(PUBLIC))
+
+
+def _unusable(directory: Path, refused: OSError) -> MemstreamError:
+    return MemstreamError(
+        f"cannot use {directory}: {refused.strerror}", hint="--key-dir or KEY_DIR names the directory of the keys"
+    )

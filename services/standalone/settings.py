@@ -69,7 +69,7 @@ class Settings(BaseModel):
         except SettingsError as error:
             raise UsageError(str(error)) from None
         urls = {name: getattr(own, f"database_url_{name}") for name in SERVICES}
-        return cls(
+        settings = cls(
             port=own.memstream_port,
             data_dir=own.memstream_data_dir.absolute(),
             database_urls={name: url for name, url in urls.items() if url},
@@ -78,6 +78,9 @@ class Settings(BaseModel):
             log_level=own.log_level,
             services=services,
         )
+        for name in SERVICES:
+            settings.of(name, database_url="", nats_url="")  # what is wrong is said before anything starts
+        return settings
 
     def of(self, service: str, *, database_url: str, nats_url: str) -> Any:
         """One service's settings. Raises `UsageError`."""
@@ -99,7 +102,11 @@ def variables() -> set[str]:
 
 def describe(error: ValidationError) -> str:
     """One line that names each variable and what it must be, without repeating its value."""
-    parts = [f"{'__'.join(map(str, fault['loc'])).upper()}: {fault['msg']}" for fault in error.errors()]
+    parts = []
+    for fault in error.errors():
+        name = "__".join(map(str, fault["loc"])).upper()
+        what = fault["msg"].removeprefix("Value error, ")
+        parts.append(f"{name}: {what}" if name else what)
     return "; ".join(parts)
 
 

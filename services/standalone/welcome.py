@@ -19,7 +19,8 @@ def welcome(standalone: Standalone) -> str:
     header = _header_file(standalone.settings.data_dir, token)
     lines += ["", f"A token for {PRINCIPAL} in workspace 1, good for 24 hours:", ""]
     lines += [f"export MEMSTREAM_URL={standalone.url}", f"export MEMSTREAM_TOKEN={token}"]
-    lines += ["", "A store for conversations, a store for memories, and what distils the one into the other:", ""]
+    lines += ["", "The first time: a store for conversations, a store for memories, and what distils the one into the"]
+    lines += ["other. They outlive a restart; once they are there, these lines answer ALREADY_EXISTS.", ""]
     return "\n".join([*lines, *curl_lines(standalone.url, header), ""])
 
 

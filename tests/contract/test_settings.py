@@ -55,6 +55,14 @@ def test_a_limit_is_set_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.limits.items_per_append == 7
 
 
+@pytest.mark.parametrize("name", ["LIMITS__NO_SUCH", "LIMITS__ITEM_BYTES__MORE"])
+def test_an_unknown_limit_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "5")
+
+    with pytest.raises(UsageError, match=f"^{name.removesuffix('__MORE')}: "):
+        Settings.from_environment()
+
+
 def test_an_unknown_setting_is_refused_with_the_nearest_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMSTREAM_PROT", "8081")
 
@@ -79,10 +87,11 @@ def test_a_wrong_value_is_named_and_not_repeated(monkeypatch: pytest.MonkeyPatch
 
 
 def test_an_empty_variable_is_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DATABASE_URL_SESSION", "")
-    monkeypatch.setenv("OPENAI_BASE_URL", "")
+    for name in ("DATABASE_URL_SESSION", "OPENAI_BASE_URL", "MEMSTREAM_PORT", "MEMSTREAM_DATA_DIR", "LOG_LEVEL"):
+        monkeypatch.setenv(name, "")
 
     settings = Settings.from_environment()
 
     assert settings.database_urls == {}
+    assert (settings.port, settings.data_dir.name, settings.log_level) == (8080, ".memstream", "warning")
     assert settings.of("distiller", database_url="postgresql://", nats_url="nats://").openai_base_url is None

@@ -40,12 +40,12 @@ class Importer:
     def __init__(self, standalone: StandaloneProcess, store: str) -> None:
         self._standalone, self._store = standalone, store
 
-    def run(self, file: Path, *more: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, file: Path, *more: str, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
         stores = ["--session-store", self._store, "--memory-store", self._store]
         command = [str(Path(sys.executable).with_name("memstream")), "-o", "json", "import", str(file), *stores, *more]
         variables = {**self._standalone.variables, "MEMSTREAM_URL": self._standalone.url}
         variables["MEMSTREAM_TOKEN"] = self._standalone.token
-        return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, input=stdin)
 
     def __call__(self, file: Path, *more: str) -> dict[str, Any]:
         answer = self.run(file, *more)
@@ -167,6 +167,57 @@ def test_a_session_of_another_actor_is_refused(
 
     assert answer.returncode == 1
     assert "belongs to actor 'ines', the file says 'mallory'" in answer.stderr
+
+
+def test_a_pipe_is_imported_as_a_file_is(
+    importer: Importer, client: AgentKitClient, name: str, file: Path, tmp_path: Path
+) -> None:
+    answer = importer.run(Path("/dev/stdin"), stdin=file.read_text())
+
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout)["added"] == 5
+    assert len(items(client, name, "i-1")) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        line("ines", "..", "Hello."),
+        line("ines", "a b", "Hello."),
+        line("ines\u0000", "s", "Hello."),
+        line("ines", "s", "Hello.", "2026-03-02T09:00Z"),
+        line("ines", "s", "x" * 4 * 1024 * 1024),
+        line("ines", "s", "Hello.").replace('"Hello."', "1e400"),
+        line("ines", "s", "Hello.").replace('"Hello."', "[" * 498 + "]" * 498),
+    ],
+)
+def test_what_the_server_would_refuse_is_refused_before_anything_is_made(
+    importer: Importer, client: AgentKitClient, name: str, file: Path, wrong: str
+) -> None:
+    file.write_text(file.read_text() + wrong + "\n")
+
+    answer = importer.run(file)
+
+    assert answer.returncode == 1
+    assert f"{file}:6 " in json.loads(answer.stderr)["error"]["message"]
+    assert name not in {store.name for store in client.session_stores.list()}
+
+
+def test_what_is_just_within_the_limits_is_taken_by_the_server_too(
+    importer: Importer, client: AgentKitClient, name: str, tmp_path: Path
+) -> None:
+    deep: Any = 1
+    for _ in range(497):
+        deep = [deep]
+    values = [deep, "x" * (4 * 1024 * 1024 - 2), "half \ud83d, \x00 and é", -1.5e-7]
+    file = tmp_path / "edge.jsonl"
+    turns = [{"actor_id": "é" * 256, "session_id": "A~_.:@+-" * 31, "item": value} for value in values]
+    times = ["2026-03-01 09:00:00z", "2026-03-01T09:00:00.123456789+14:00", "0001-01-01T23:59:59Z", None]
+    file.write_text("\n".join(json.dumps({**turn, "time": time}) for turn, time in zip(turns, times, strict=True)))
+
+    importer(file)
+
+    assert [item.data for item in items(client, name, "A~_.:@+-" * 31)] == values
 
 
 def test_nothing_is_sent_of_a_file_with_a_broken_line(

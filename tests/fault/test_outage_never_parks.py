@@ -20,7 +20,11 @@ async def test_a_message_outlives_a_database_that_is_away_for_longer_than_all_it
     def handler(chassis: Chassis) -> Handler:
         async def on_items_appended(event: ItemsAppended) -> None:
             async with chassis.unit_of_work.begin() as tx:
-                await tx.execute("insert into inbox (event_id) values ($1)", event.event_id)
+                await tx.execute(
+                    "insert into erased_actors (store_uid, actor_id, epoch) values ($1, $2, 1)",
+                    event.store_uid,
+                    event.actor_id,
+                )
             handled.append(event.session_id)
 
         return on_items_appended

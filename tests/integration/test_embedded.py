@@ -16,13 +16,17 @@ import asyncpg
 import nats
 import psutil
 import pytest
+from pydantic import SecretStr
 
-from services.standalone.embedded import EmbeddedError, EmbeddedNats, EmbeddedPostgres
+from libs.chassis.app import Chassis
+from services.memory.settings import MemorySettings
+from services.standalone.embedded import EmbeddedError, EmbeddedNats, EmbeddedPostgres, free_port
 from services.standalone.embedded.account import account_for
 from tests.support.proxy import TcpProxy
 from tests.support.servers import PostgresServer, create_database, drop_database, server_directory, template_database
 
 REPOSITORY = Path(__file__).parents[2]
+WITH_TOKEN = "nats://secret@127.0.0.1:4222"
 NOBODY = pwd.getpwnam("nobody")
 ABANDON_SERVERS = """
     import asyncio, os, signal, sys
@@ -106,6 +110,18 @@ async def publish(url: str) -> int:
         return (await stream.publish("kept.fact", b"x", timeout=5)).seq
     finally:
         await client.close()
+
+
+async def said_to_stranger(port: int, **claims: str) -> str:
+    """What NATS says after its greeting; its own client would leave the refused connection open."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        await reader.readline()
+        writer.write(f"CONNECT {json.dumps(claims)}\r\nPING\r\n".encode())
+        return (await asyncio.wait_for(reader.readline(), 10)).decode()
+    finally:
+        writer.close()
+        await writer.wait_closed()
 
 
 def is_running(pid: int) -> bool:
@@ -300,6 +316,39 @@ async def test_nats_keeps_its_port_and_its_messages(directory: Path, broker: Emb
         assert await publish(url) == 3
     finally:
         await next_run.stop()
+
+
+async def test_nats_answers_nobody_without_the_token_of_its_private_configuration(broker: EmbeddedNats) -> None:
+    await broker.start()
+
+    assert "Authorization Violation" in await said_to_stranger(broker.port)
+    assert "Authorization Violation" in await said_to_stranger(broker.port, auth_token="guess")
+    configuration = broker.data_dir.with_name("nats.conf")
+    assert mode(configuration) == 0o600
+    assert broker.url.partition("@")[0].removeprefix("nats://") in configuration.read_text()
+    assert broker.pid is not None
+    assert "@" not in " ".join(psutil.Process(broker.pid).cmdline())
+    assert await publish(broker.url) == 1
+
+
+async def test_a_configuration_of_an_older_version_gets_a_token_and_keeps_its_port(broker: EmbeddedNats) -> None:
+    port = free_port()
+    configuration = broker.data_dir.with_name("nats.conf")
+    configuration.write_text(f'listen: "127.0.0.1:{port}"\nmax_payload: 1MB\njetstream {{ sync_interval: 2s }}\n')
+    configuration.chmod(0o644)
+
+    await broker.start()
+
+    assert broker.port == port
+    assert mode(configuration) == 0o600
+    assert await publish(broker.url) == 1
+    assert "Authorization Violation" in await said_to_stranger(port)
+
+
+def test_the_bus_hides_the_token_of_its_address() -> None:
+    chassis = Chassis("memory", MemorySettings(database_url=SecretStr("postgresql://"), nats_url=SecretStr(WITH_TOKEN)))
+
+    assert "secret" not in chassis.bus.asyncapi + repr(chassis.settings)
 
 
 async def test_nats_starts_empty_on_the_same_port_when_its_directory_is_gone(broker: EmbeddedNats) -> None:

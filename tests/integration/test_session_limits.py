@@ -204,3 +204,23 @@ async def test_refused_and_broken_requests_free_their_place(narrow: SessionServi
             assert (await narrow.client.get(path)).status_code in (400, 404)
 
     assert (await narrow.client.get(STORES)).status_code == 200
+
+
+async def test_nobody_overtakes_who_waits_for_a_connection(postgres: PostgresServer) -> None:
+    waiting, pool_size = 50, 2
+    async with session_service(postgres, database_pool_size=pool_size) as service:
+        served_before: list[int] = []
+        granted = 0
+
+        async def reader() -> None:
+            nonlocal granted
+            for _ in range(40):
+                asked_at = granted
+                async with service.database.connection() as connection:
+                    granted += 1
+                    served_before.append(granted - asked_at - 1)
+                    await connection.fetchval("select 1")
+
+        await asyncio.gather(*(reader() for _ in range(waiting)))
+
+    assert max(served_before) <= waiting + pool_size

@@ -285,6 +285,11 @@ async def test_without_a_valid_token_nothing_answers(service: SessionService, au
     assert [(a.status_code, a.json()["error_code"]) for a in answers] == [(401, "UNAUTHENTICATED")] * 2
 
 
+async def test_a_trailing_slash_is_another_address_and_sends_nobody_elsewhere(service: SessionService) -> None:
+    for path in ("/", "/chats/", "/chats/sessions/"):
+        assert await status(service, "GET", path) == (404, "NOT_FOUND")
+
+
 async def test_a_deployment_may_leave_making_stores_to_admins(postgres: PostgresServer) -> None:
     async with session_service(postgres, store_creators="admins") as strict:
         refused = await strict.client.post(STORES, params={"session_store_id": "chats"}, json={})

@@ -2,7 +2,9 @@
 
 import signal
 import socket
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -43,6 +45,47 @@ def test_a_stop_that_was_asked_for_is_quiet_and_leaves_no_child(directory: Path,
     process.start()
 
     assert process.stop(number) == (0, "")
+    assert children_of(directory) == []
+
+
+def test_a_stop_waits_neither_for_a_watch_nor_for_half_a_request(directory: Path) -> None:
+    process = StandaloneProcess(directory / "data")
+    process.start()
+    with process.client() as client:
+        client.memory_stores.create("memories")
+        client.session_stores.create("sessions").add(actor_id="ines", session_id="s")
+    head = f"HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {process.token}\r\n"
+    base = "/api/2.0/agents"
+    with (
+        connection(process.port, f"GET {base}/memory-stores/memories/entries:watch {head}\r\n") as watch,
+        connection(
+            process.port,
+            f"POST {base}/session-stores/sessions/sessions/s/items:append {head}Content-Length: 100\r\n\r\n{{",
+        ),
+        connection(process.port, f"GET {base}/session-stores {head}"),
+    ):
+        assert watch.recv(15) == b"HTTP/1.1 200 OK"
+        asked = time.monotonic()
+
+        assert process.stop() == (0, "")
+
+    assert time.monotonic() - asked < 6
+    assert children_of(directory) == []
+
+
+@contextmanager
+def connection(port: int, sent: str) -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as opened:
+        opened.sendall(sent.encode())
+        yield opened
+
+
+def test_a_models_file_that_is_not_there_is_status_2(directory: Path) -> None:
+    file = directory / "models.json"
+
+    status, errors = StandaloneProcess(directory / "data", variables={"MODELS_FILE": str(file)}).fails()
+
+    assert (status, errors) == (2, f"error: MODELS_FILE {file}: No such file or directory\n")
     assert children_of(directory) == []
 
 

@@ -385,7 +385,7 @@ class Cluster:
         rows = await self.rows(
             "distiller",
             "select r->>'session_id' as session, (r->>'after')::bigint as after, (r->>'through')::bigint as through"
-            " from batches, jsonb_array_elements(event::jsonb->'ranges') r where state = 'settled'",
+            " from batches, jsonb_array_elements(ranges) r where state = 'settled'",
         )
         return [Distilled(row["session"], row["after"], row["through"]) for row in rows]
 

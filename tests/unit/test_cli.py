@@ -1,6 +1,7 @@
 """The command line: one result on stdout, one line of failure on stderr, exit statuses as the contract has them."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -26,7 +27,7 @@ def data(tmp_path: Path) -> Sequence[str]:
 def test_without_a_command_it_lists_them() -> None:
     result = run()
 
-    for command in ("import", "keys", "serve", "tokens"):
+    for command in ("export", "import", "keys", "serve", "tokens"):
         assert command in result.stdout
 
 
@@ -57,6 +58,16 @@ def test_failures_are_json_when_results_are() -> None:
         ("tokens", "issue", "--user", "a", "--service-principal", "b"),
         ("tokens", "issue", "--user", "a", "--ttl", "soon"),
         ("tokens", "issue", "--user", "a", "--ttl", "0s"),
+        ("tokens", "issue", "--user", ""),
+        ("tokens", "issue", "--user", " "),
+        ("tokens", "issue", "--service-principal", ""),
+        ("tokens", "issue", "--user", "a\x00b"),
+        ("tokens", "issue", "--user", "a\nb"),
+        ("tokens", "issue", "--user", "a\ud800"),
+        ("tokens", "issue", "--user", "a" * 257),
+        ("tokens", "issue", "--user", "a", "--workspace", "-1"),
+        ("tokens", "issue", "--user", "a", "--workspace", str(2**63)),
+        ("export",),
         ("keys", "list", "--nope"),
     ],
 )
@@ -142,6 +153,33 @@ def test_the_only_key_is_not_retired(data: Sequence[str]) -> None:
 
     assert result.exit_code == 1
     assert result.stderr.startswith(f"error: {kid} is the only key\n")
+
+
+@pytest.mark.parametrize("command", [("keys", "add"), ("keys", "list"), ("keys", "retire", "k")])
+def test_a_key_directory_that_cannot_be_used_is_one_line(tmp_path: Path, command: Sequence[str]) -> None:
+    (tmp_path / "file").write_text("")
+
+    result = run(*command, "--key-dir", str(tmp_path / "file" / "keys"))
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"error: cannot use {tmp_path}/file/keys: Not a directory\n  help: ")
+
+
+def test_keys_of_a_directory_that_is_not_there_are_not_listed(tmp_path: Path) -> None:
+    result = run("keys", "list", "--key-dir", str(tmp_path / "none"))
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"error: cannot use {tmp_path}/none: No such file or directory\n")
+
+
+@pytest.mark.parametrize("place", ["none/talk.jsonl", "pipe"])
+def test_an_export_that_cannot_be_written_asks_no_server(tmp_path: Path, place: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    result = run("--url", "http://127.0.0.1:9", "--token", "x", "export", str(tmp_path / place))
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert re.match(r"error: (cannot write .*/none/talk.jsonl: there is no directory|.*/pipe is not a)", result.stderr)
 
 
 def test_help_loads_no_http_client_and_no_server() -> None:

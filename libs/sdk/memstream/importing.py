@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from memstream.client import AgentKitClient
-from memstream.conversations import Conversation, ConversationFile, Turn
+from memstream.conversations import Conversation, ConversationFile, FileChanged, Turn
 from memstream.errors import Aborted, AlreadyExists, MemstreamError, NotFound
 from memstream.memories import MemoryStore
 from memstream.pipelines import Pipeline
 from memstream.sessions import NewItem, Session, SessionStore
-from memstream.transport import dumps
+from memstream.values import dumps
 
 CONTINUOUS = "CONTINUOUS"
 WORKERS = 8
@@ -58,13 +58,28 @@ def prepare(client: AgentKitClient, session_store: str, memory_store: str) -> Ta
 def import_file(target: Target, file: ConversationFile, advance: Advance) -> list[Imported]:
     """Sends what is missing; `advance` hears of turns as they are there. Raises the first failure."""
     stop = threading.Event()
+    counting = threading.Lock()
+    there = 0
+
+    def count(turns: int) -> None:
+        nonlocal there
+        with counting:
+            there += turns
+            advance(turns)
 
     def work(conversation: Conversation) -> Imported | None:
         if stop.is_set():
             return None
-        return _import(target.session_store, conversation, file, advance)
+        return _import(target.session_store, conversation, file, count)
 
-    return _concurrently(work, file.conversations, stop)
+    try:
+        return _concurrently(work, file.conversations, stop)
+    except FileChanged as changed:
+        changed.hint = (
+            f"{there} of {file.turns} turns are in session-stores/{target.session_store.name}; "
+            "import again when the file no longer changes: only what is missing is sent"
+        )
+        raise
 
 
 def _concurrently(work: Callable[[Any], Any], items: Sequence[Any], stop: threading.Event) -> list[Any]:

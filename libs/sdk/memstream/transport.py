@@ -6,7 +6,6 @@ request is repeated only if it reads or carries an Idempotency-Key.
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from urllib.parse import quote
 import httpx
 
 from memstream.errors import MemstreamError, Unreachable, error_of
+from memstream.values import dumps
 
 BASE = "/api/2.0/agents"
 TIMEOUT = httpx.Timeout(60.0, connect=5.0)
@@ -98,14 +98,6 @@ class Transport:
             f"{self.base_url} {what}: {lost or type(lost).__name__}",
             hint="is it running? `make run` starts one; --url or MEMSTREAM_URL names another",
         )
-
-
-def dumps(value: Any) -> bytes:
-    """JSON in UTF-8; text that UTF-8 cannot hold stays escaped."""
-    try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
 def segment(text: str) -> str:

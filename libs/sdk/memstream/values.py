@@ -1,7 +1,8 @@
-"""What every resource is read with."""
+"""What every resource is read and sent with."""
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 
@@ -20,3 +21,11 @@ def time_of(value: Any) -> datetime | None:
 def given(**fields: Any) -> dict[str, Any]:
     """The fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def dumps(value: Any) -> bytes:
+    """JSON in UTF-8; text that UTF-8 cannot hold stays escaped."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()

@@ -89,6 +89,7 @@ create table batches (
     question jsonb,
     answer text,
     event text,
+    ranges jsonb,
     outcomes text,
     prompt_tokens bigint not null default 0,
     completion_tokens bigint not null default 0,

@@ -4,6 +4,7 @@ asked → answered → emitted → settled. An answer is kept before anything is
 killed worker does not pay again; what memory has not answered is sent again under the same `batch_id`.
 """
 
+import json
 from dataclasses import dataclass
 from datetime import date
 from uuid import UUID
@@ -11,6 +12,7 @@ from uuid import UUID
 from libs.chassis.database import Database
 from libs.chassis.housekeeping import BATCH
 from libs.chassis.unit_of_work import Tx
+from libs.contracts.events import MemoriesDistilled
 from services.distiller.domain import Fenced, Lease, Pipeline, Question
 
 
@@ -119,18 +121,20 @@ class Batches:
             "delete from batches where batch_id = $1 and state in ('asked', 'answered')", batch_id
         )
 
-    async def emitted(self, tx: Tx, lease: Lease, pipeline: Pipeline, batch_id: UUID, event: str) -> None:
+    async def emitted(self, tx: Tx, lease: Lease, pipeline: Pipeline, event: MemoriesDistilled) -> None:
+        """Notes a batch on its way. Its statements are kept until memory answers, what it covered stays longer."""
         await tx.execute(
             "insert into batches (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token,"
-            " event, emitted_at) values ($1, $2, $3, $4, 'emitted', $5, $6, now())"
-            " on conflict (batch_id) do update set state = 'emitted', event = excluded.event, emitted_at = now(),"
-            " question = null, answer = null",
-            batch_id,
+            " event, ranges, emitted_at) values ($1, $2, $3, $4, 'emitted', $5, $6, $7, now())"
+            " on conflict (batch_id) do update set state = 'emitted', event = excluded.event, ranges = excluded.ranges,"
+            " emitted_at = now(), question = null, answer = null",
+            event.batch_id,
             lease.pipeline_uid,
             lease.actor_id,
             pipeline.memory_store_uid,
             lease.token,
-            event,
+            event.model_dump_json(),
+            json.dumps([each.model_dump(mode="json") for each in event.ranges]),
         )
 
     async def settle(self, tx: Tx, batch_id: UUID, outcomes: str) -> Emitted | None:

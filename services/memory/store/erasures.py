@@ -111,7 +111,7 @@ class Erasures:
                 removed += await _forget(tx, slots, event.store_uid)
         await tx.execute(
             "insert into erasures (store_uid, erasure_id, actor_id, epoch, removed, distiller_removed, workspace_id)"
-            " values ($1, $2, $3, $4, $5, 0, $6)",
+            " values ($1, $2, $3, $4, $5, 0, $6) on conflict do nothing",
             event.store_uid,
             event.erasure_id,
             event.actor_id,

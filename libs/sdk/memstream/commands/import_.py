@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from memstream.console import Console, console
+from memstream.commands.progress import progress
+from memstream.console import console
 from memstream.conversations import check_file
 
 DEFAULT_SESSION_STORE, DEFAULT_MEMORY_STORE = "conversations", "memories"
-PLAIN_INTERVAL_S = 5.0
 
 
 def import_conversations(
@@ -82,34 +79,3 @@ def _behind(total: int, advance: Callable[[int], None]) -> Callable[[int], None]
         told = done
 
     return report
-
-
-@contextmanager
-def progress(out: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, a line now and then elsewhere; called with how much more is done."""
-    if not sys.stderr.isatty():
-        with _plain(out, what, total) as advance:
-            yield advance
-        return
-    from rich.console import Console as RichConsole
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=RichConsole(stderr=True)) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda count: bar.advance(task, count)
-
-
-@contextmanager
-def _plain(out: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
-    done, told = 0, time.monotonic()
-
-    def advance(count: int) -> None:
-        nonlocal done, told
-        done += count
-        if time.monotonic() - told > PLAIN_INTERVAL_S:
-            told = time.monotonic()
-            out.note(f"{what}: {done} of {total} turns")
-
-    yield advance
-    out.note(f"{what}: {done} of {total} turns")

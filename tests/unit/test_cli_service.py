@@ -1,0 +1,54 @@
+"""`python -m services.<name>`: a setting that cannot be used is one line and status 2."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def refusal(**variables: str) -> str:
+    """What `python -m services.distiller` says on stderr before it exits with status 2."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "services.distiller"],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": "postgresql://nowhere", **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (answer.returncode, answer.stdout) == (2, ""), answer.stderr
+    (line,) = answer.stderr.splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (None, "No such file or directory"),
+        ("[", "is not JSON"),
+        ("7", "does not hold what it should"),
+        ("\udcff", "does not hold what it should"),
+        ('{"name": "m"}', "an entry: Input should be a valid dictionary"),
+        ('[{"api_key": "hunter2"}]', "name: Field required"),
+    ],
+)
+def test_a_models_file_that_cannot_be_used_is_named(tmp_path: Path, content: str | None, what: str) -> None:
+    file = tmp_path / "models.json"
+    if content is not None:
+        file.write_text(content, errors="surrogateescape")
+
+    line = refusal(MODELS_FILE=str(file))
+
+    assert line.startswith(f"distiller: wrong settings: MODELS_FILE {file}: {what}")
+    assert "hunter2" not in line
+
+
+@pytest.mark.parametrize("name", ["LIMITS", "LIMITS__NO_SUCH"])
+def test_a_limit_that_makes_no_sense_is_named(name: str) -> None:
+    line = refusal(**{name: "5x"})
+
+    assert "limits" in line.lower()
