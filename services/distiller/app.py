@@ -38,7 +38,7 @@ def build(
     batches, runs = Batches(chassis.database), Runs(chassis.database)
 
     reader, creators = Reader(settings, bus.ask), Access(bus.ask)
-    distiller = Distiller(models, pipelines, lanes, batches, unit_of_work, creators, reader, counted)
+    distiller = Distiller(models, lanes, batches, unit_of_work, chassis.relay, creators, reader, counted)
     workers = LaneWorkers(settings, lanes, distiller, counted)
     runner = Runner(settings, runs, pipelines, workers, unit_of_work, creators, bus.ask)
     sweeper = Sweeper(settings, pipelines, lanes, workers, bus.ask, counted)

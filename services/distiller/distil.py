@@ -5,6 +5,7 @@ Everything before the last step may be repeated at no harm; the last is one tran
 
 from uuid import UUID
 
+from libs.chassis.outbox import OutboxRow, Relay
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.events import Change, MemoriesDistilled
 from libs.contracts.ids import uuid7
@@ -23,7 +24,7 @@ from services.distiller.domain import (
 from services.distiller.llm import Failed, Model, Models, Reply, parse
 from services.distiller.metrics import Metrics
 from services.distiller.reading import Reader
-from services.distiller.store import Batches, Lanes, Pipelines
+from services.distiller.store import Batches, Lanes
 from services.distiller.store.batches import Spent
 
 SESSIONS_PER_BATCH = 20
@@ -33,36 +34,34 @@ class Distiller:
     def __init__(
         self,
         models: Models,
-        pipelines: Pipelines,
         lanes: Lanes,
         batches: Batches,
         unit_of_work: UnitOfWork,
+        relay: Relay,
         access: Access,
         reader: Reader,
         metrics: Metrics,
     ) -> None:
         self._models = models
-        self._pipelines = pipelines
         self._lanes = lanes
         self._batches = batches
         self._unit_of_work = unit_of_work
+        self._relay = relay
         self._access = access
         self._reader = reader
         self._metrics = metrics
 
-    async def distil(self, workspace_id: int, lease: Lease) -> bool:
+    async def distil(self, lease: Lease) -> bool:
         """Distils a portion of the lane; False when there was nothing to do.
 
         Raises `LaneFailure`, `ProviderFailure` or `Retry` by owner, and `Fenced` when the lease was lost.
         """
-        pipeline = await self._pipelines.get(workspace_id, lease.pipeline_uid)
-        if pipeline is None:
-            return False
+        pipeline = lease.pipeline
         model = self._models.get(pipeline.model)
         if model is None:
             raise LaneFailure(f"unknown model '{pipeline.model}'; known are {', '.join(self._models.names)}")
         await self._access.check(pipeline)
-        kept = await self._batches.kept_answer(lease)
+        kept = await self._batches.kept_answer(lease) if model.paid else None
         if kept is not None:
             kept.question.complete = False  # more may have come since it was asked: look again
             await self._finish(lease, pipeline, kept.batch_id, kept.question, kept.answer)
@@ -85,10 +84,10 @@ class Distiller:
         """A paid answer is committed before it is looked at, so that nobody pays for it again."""
         batch_id = uuid7()
         if not question.has_evidence:
-            await self._emit(lease, pipeline, batch_id, question, [], None)
+            await self._emit(lease, pipeline, batch_id, question, [])
         elif not model.paid:
             reply = await self._reply(model, pipeline, question)
-            await self._emit(lease, pipeline, batch_id, question, _checked(reply.text, question), reply.spent)
+            await self._emit(lease, pipeline, batch_id, question, _checked(reply.text, question))
         else:
             await self._check_budget(pipeline)
             await self._batches.asked(lease, pipeline, batch_id, question)
@@ -101,7 +100,7 @@ class Distiller:
         except LaneFailure:
             await self._batches.drop(batch_id)
             raise
-        await self._emit(lease, pipeline, batch_id, question, changes, None)
+        await self._emit(lease, pipeline, batch_id, question, changes)
 
     async def _check_budget(self, pipeline: Pipeline) -> None:
         budget = pipeline.daily_token_budget
@@ -152,7 +151,6 @@ class Distiller:
         batch_id: UUID,
         question: Question,
         changes: list[Change],
-        spent: Spent | None,
     ) -> None:
         event = MemoriesDistilled(
             event_id=batch_id,
@@ -169,14 +167,11 @@ class Distiller:
             ranges=question.ranges,
             changes=changes,
         )
-        async with self._unit_of_work.begin() as tx:
-            if not await self._lanes.hand_over(tx, lease, batch_id, more=not question.complete):
-                raise Fenced
-            await self._lanes.advance(tx, lease, question.ranges, question.again_left)
-            await self._batches.emitted(tx, lease, pipeline, event)
-            if spent is not None:
-                await self._batches.spend(tx, pipeline, spent)
-            tx.emit(event)
+        row = OutboxRow.of(event)
+        more = not question.complete
+        if not await self._batches.emit(lease, event, row, more=more, again_left=question.again_left):
+            raise Fenced
+        self._relay.offer([row])
 
 
 def _checked(answer: str, question: Question) -> list[Change]:

@@ -59,12 +59,16 @@ class Pipeline:
 class Lease:
     """The right to distil a lane until it expires; `token` fences what is committed, `marks` what came meanwhile."""
 
-    pipeline_uid: UUID
+    pipeline: Pipeline
     actor_id: str
     token: int
     marks: int
     attempts: int
     max_lines: int | None
+
+    @property
+    def pipeline_uid(self) -> UUID:
+        return self.pipeline.pipeline_uid
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,33 +116,31 @@ class Handlers:
 
     async def on_batches_applied(self, event: BatchesApplied) -> None:
         """Memory has the batch: its lane goes on. A repeated answer finds the batch settled and changes nothing."""
-        refused: list[tuple[MemoriesDistilled, str]] = []
+        outcomes = event.model_dump_json(include={"outcomes"})
+        if any(applied.outcome in ("conflict", "refused") for applied in event.outcomes):
+            await self._settle_with_leftovers(event, outcomes)
+        else:
+            await self._batches.settle(event.batch_id, outcomes)
+        for applied in event.outcomes:
+            self._metrics.outcomes.labels(applied.outcome).inc()
+        self._workers.due_in(0)
+
+    async def _settle_with_leftovers(self, event: BatchesApplied, outcomes: str) -> None:
+        """Conflicting changes are asked again, a few times; what is refused is parked with the reason."""
         async with self._unit_of_work.begin() as tx:
-            outcomes = event.model_dump_json(include={"outcomes"})
-            batch = await self._batches.settle(tx, event.batch_id, outcomes)
+            batch = await self._batches.settle_in(tx, event.batch_id, outcomes)
             if batch is None:
                 return
             distilled = MemoriesDistilled.model_validate_json(batch.event)
-            conflicts = 0
             for change, applied in zip(distilled.changes, event.outcomes, strict=False):
                 reason = applied.reason or "refused" if applied.outcome == "refused" else None
-                if applied.outcome == "conflict":
-                    conflicts += 1
-                    if not await self._asked_again(tx, batch, change):
-                        reason = f"conflict, {AGAIN_LIMIT} times"
+                if applied.outcome == "conflict" and not await self._asked_again(tx, batch, change):
+                    reason = f"conflict, {AGAIN_LIMIT} times"
                 if reason is not None:
                     only = distilled.model_copy(
                         update={"batch_id": uuid7(), "event_id": uuid7(), "changes": [change], "ranges": []}
                     )
-                    refused.append((only, reason))
-            if not conflicts:
-                await self._lanes.reset_again(tx, batch.pipeline_uid, batch.actor_id)
-            await self._lanes.settle(tx, batch.pipeline_uid, batch.actor_id, batch.batch_id, distilled.ranges)
-            for only, reason in refused:
-                await self._parked.park_in(tx, only.subject, only.model_dump_json().encode(), reason, 1)
-        for applied in event.outcomes:
-            self._metrics.outcomes.labels(applied.outcome).inc()
-        self._workers.due_in(0)
+                    await self._parked.park_in(tx, only.subject, only.model_dump_json().encode(), reason, 1)
 
     async def _asked_again(self, tx: Tx, batch: Emitted, change: Change) -> bool:
         """Whether all the lines of a conflicting change will be asked once more."""

@@ -65,18 +65,23 @@ class LaneWorkers:
                 try:
                     if await self._take_turns():
                         continue
-                    next_due_s = await self._lanes.next_due_s()
-                    if next_due_s is not None and 0 < next_due_s < self._settings.poll_interval_s:
-                        self.due_in(next_due_s)
+                    if self._timer is None:
+                        await self._set_timer()
                 except Exception as failed:  # the workers outlive whatever the database says
                     log.warning("lanes_unreadable", error=type(failed).__name__)
-                self.due_in(self._settings.poll_interval_s)
+                    self.due_in(self._settings.poll_interval_s)
                 await self._wake.wait()
                 self._wake.clear()
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _set_timer(self) -> None:
+        """For the next lane that will be due, and at the latest for a look at what other replicas marked."""
+        next_due_s = await self._lanes.next_due_s()
+        longest = self._settings.poll_interval_s
+        self.due_in(next_due_s if next_due_s is not None and 0 < next_due_s < longest else longest)
 
     async def _take_turns(self) -> bool:
         """Starts work on due lanes; True when there may be more right now."""
@@ -98,7 +103,7 @@ class LaneWorkers:
 
     def _start(self, workspace_id: int, lease: Lease) -> None:
         self._busy[workspace_id] += 1
-        task = asyncio.create_task(self._work(workspace_id, lease))
+        task = asyncio.create_task(self._work(lease))
         self._tasks.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -110,10 +115,10 @@ class LaneWorkers:
 
         task.add_done_callback(ended)
 
-    async def _work(self, workspace_id: int, lease: Lease) -> None:
+    async def _work(self, lease: Lease) -> None:
         keeper = asyncio.create_task(self._keep(lease, asyncio.current_task()))
         try:
-            outcome = await self._outcome(workspace_id, lease)
+            outcome = await self._outcome(lease)
         except (ApiError, Retry) as away:
             # The lease runs out by itself, should even this not be written.
             outcome = "ours"
@@ -127,9 +132,9 @@ class LaneWorkers:
             keeper.cancel()
         self._metrics.distillations.labels(outcome).inc()
 
-    async def _outcome(self, workspace_id: int, lease: Lease) -> str:
+    async def _outcome(self, lease: Lease) -> str:
         try:
-            if not await self._distiller.distil(workspace_id, lease):
+            if not await self._distiller.distil(lease):
                 await self._lanes.release(lease)
                 return "nothing"
         except Fenced:

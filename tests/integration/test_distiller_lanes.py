@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import partial
+from uuid import UUID
 
 import pytest
 
-from libs.contracts.events import Range
+from libs.chassis.outbox import OutboxRow
+from libs.contracts.events import MemoriesDistilled, Range
 from libs.contracts.ids import uuid7
 from services.distiller.domain import Fenced, Lease, Pipeline, Question
 from services.distiller.store.lanes import purge_gone_stores
@@ -32,20 +34,35 @@ async def leased(store: DistillerStore, lease_s: float = 30) -> Lease:
 async def hand_over(store: DistillerStore, of: Pipeline, lease: Lease, through: int, *, more: bool = False) -> bool:
     """Commits a batch of the actor's session `s1` up to a position; False when the lease was lost."""
     session = store.sessions[of.session_store_uid, lease.actor_id, "s1"]
-    async with store.unit_of_work.begin() as tx:
-        held = await store.lanes.hand_over(tx, lease, uuid7(), more=more)
-        if held:
-            reached = Range(session_uid=session, session_id="s1", after=0, through=through)
-            await store.lanes.advance(tx, lease, [reached], {})
-    return held
+    batch_id = uuid7()
+    event = MemoriesDistilled(
+        event_id=batch_id,
+        workspace_id=of.workspace_id,
+        batch_id=batch_id,
+        store_uid=of.memory_store_uid,
+        actor_id=lease.actor_id,
+        pipeline_uid=of.pipeline_uid,
+        session_store_uid=of.session_store_uid,
+        session_store_id=of.session_store_id,
+        source_epoch=0,
+        memory_epoch=0,
+        oldest_appended_at=None,
+        ranges=[Range(session_uid=session, session_id="s1", after=0, through=through)],
+        changes=[],
+    )
+    return await store.batches.emit(lease, event, OutboxRow.of(event), more=more, again_left={})
 
 
 async def settle(store: DistillerStore, of: Pipeline, actor: str) -> None:
-    batch = await store.database.fetchval(
+    await store.batches.settle(await pending(store, of, actor), "[]")
+
+
+async def pending(store: DistillerStore, of: Pipeline, actor: str) -> UUID:
+    """The batch that a lane waits for."""
+    found = await store.database.fetchval(
         "select pending_batch from lanes where pipeline_uid = $1 and actor_id = $2", of.pipeline_uid, actor
     )
-    async with store.unit_of_work.begin() as tx:
-        await store.lanes.settle(tx, of.pipeline_uid, actor, batch, [])
+    return UUID(str(found))
 
 
 async def due_actors(store: DistillerStore, limit: int = 100) -> set[str]:
@@ -193,6 +210,42 @@ async def test_lanes_that_wait_for_a_provider_go_on_together(store: DistillerSto
     await store.lanes.wake_provider("endpoint")
 
     assert await due_actors(store) == {"ana", "bo"}
+
+
+async def test_a_batch_is_told_and_covered_or_nothing_happens(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 3)])
+    silent = await leased(store, lease_s=0)
+    successor = await leased(store)
+
+    assert not await hand_over(store, pipeline, silent, 3)
+    assert await store.database.fetchval("select count(*) from outbox") == 0
+    assert await store.database.fetchval("select count(*) from batches") == 0
+    assert await hand_over(store, pipeline, successor, 3)
+
+    [told] = await store.database.fetch("select subject, payload from outbox")
+    assert told["subject"] == MemoriesDistilled.subject
+    positions = "select distilled_position, applied_position from lane_sessions"
+    assert tuple((await store.database.fetch(positions))[0]) == (3, 0)
+    await settle(store, pipeline, "ana")
+    assert tuple((await store.database.fetch(positions))[0]) == (3, 3)
+    assert await store.database.fetchval("select event from batches") is None, "statements are memory's from now on"
+
+
+async def test_lines_in_conflict_are_asked_again_three_times_and_no_more(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 3)])
+    session = store.sessions[pipeline.session_store_uid, "ana", "s1"]
+    asked = []
+
+    for _ in range(4):
+        await hand_over(store, pipeline, await leased(store), 3)
+        batch = await pending(store, pipeline, "ana")
+        async with store.unit_of_work.begin() as tx:
+            assert await store.batches.settle_in(tx, batch, "[]")
+            asked.append(await store.lanes.ask_again(tx, pipeline.pipeline_uid, "ana", session, [2], 3))
+
+    assert asked == [True, True, True, False]
 
 
 async def test_a_sweep_that_died_or_failed_begins_again_where_it_began(store: DistillerStore) -> None:

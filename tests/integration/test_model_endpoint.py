@@ -7,7 +7,7 @@ import pytest
 from starlette.responses import HTMLResponse
 
 from libs.chassis.errors import Unavailable
-from services.distiller.store import Lanes
+from services.distiller.store import Batches
 from tests.support import scripted_model as scripted
 from tests.support.scripted_model import Behaviour, ScriptedModel, scripted_model
 from tests.support.servers import NatsServer, PostgresServer
@@ -176,16 +176,16 @@ async def test_an_answer_cut_at_the_output_limit_is_asked_again_in_smaller_porti
 async def test_an_answer_that_was_paid_for_is_used_by_whoever_comes_after(
     memstream: System, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hand_over = Lanes.hand_over
+    emit = Batches.emit
     interrupted: list[bool] = []
 
-    async def interrupt_once(self: Lanes, *args: Any, **kwargs: Any) -> bool:
+    async def interrupt_once(self: Batches, *args: Any, **kwargs: Any) -> bool:
         if not interrupted:
             interrupted.append(True)
             raise Unavailable
-        return await hand_over(self, *args, **kwargs)
+        return await emit(self, *args, **kwargs)
 
-    monkeypatch.setattr(Lanes, "hand_over", interrupt_once)
+    monkeypatch.setattr(Batches, "emit", interrupt_once)
     pipeline = await memstream.pipeline()
 
     await memstream.say("ana", "s1", "Tea is what I drink")

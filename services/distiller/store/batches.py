@@ -11,9 +11,50 @@ from uuid import UUID
 
 from libs.chassis.database import Database
 from libs.chassis.housekeeping import BATCH
+from libs.chassis.outbox import OutboxRow
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import MemoriesDistilled
 from services.distiller.domain import Fenced, Lease, Pipeline, Question
+
+EMIT = """
+with lane as (
+    update lanes set lease_until = null, pending_batch = $4, attempts = 0, reason = null, parked_at = null,
+        provider = null, provider_since = null, max_lines = null,
+        due_at = case when $5 then now() when marks = $6 then null else due_at end,
+        first_due_at = case when $5 or marks = $6 then null else first_due_at end
+    where pipeline_uid = $1 and actor_id = $2 and lease_token = $3 and lease_until is not null returning 1),
+watermarks as (
+    update lane_sessions s set distilled_position = greatest(s.distilled_position, r.through),
+        known_position = greatest(s.known_position, r.through),
+        oldest_appended_at = case when s.known_position <= r.through then null else s.oldest_appended_at end,
+        again = case when r.again = '' then '{}' else string_to_array(r.again, ',')::bigint[] end
+    from lane, unnest($7::uuid[], $8::bigint[], $9::text[]) as r (session_uid, through, again)
+    where s.pipeline_uid = $1 and s.actor_id = $2 and s.session_uid = r.session_uid),
+batch as (
+    insert into batches (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token, event, ranges,
+        emitted_at)
+    select $4, $1, $2, $10, 'emitted', $3, $11, $12, now() from lane
+    on conflict (batch_id) do update set state = 'emitted', event = excluded.event, ranges = excluded.ranges,
+        emitted_at = now(), question = null, answer = null),
+told as (insert into outbox (message_id, subject, payload) select $13, $14, $11 from lane)
+select 1 from lane
+"""
+
+# The lane before its sessions, as everywhere: `applied` reads `lane` so that it comes after it.
+SETTLE = """
+with batch as (
+    update batches set state = 'settled', settled_at = now(), outcomes = $2, event = null
+    where batch_id = $1 and state = 'emitted' returning batch_id, pipeline_uid, actor_id, ranges),
+lane as (
+    update lanes l set pending_batch = null from batch b
+    where l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id and l.pending_batch = b.batch_id returning 1),
+applied as (
+    update lane_sessions s set applied_position = greatest(s.applied_position, r.through),
+        again_count = case when $3 and s.again = '{}' then 0 else s.again_count end
+    from batch b left join lane on true, jsonb_to_recordset(b.ranges) as r (session_uid uuid, through bigint)
+    where s.pipeline_uid = b.pipeline_uid and s.actor_id = b.actor_id and s.session_uid = r.session_uid)
+select batch_id, pipeline_uid, actor_id from batch
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,32 +162,42 @@ class Batches:
             "delete from batches where batch_id = $1 and state in ('asked', 'answered')", batch_id
         )
 
-    async def emitted(self, tx: Tx, lease: Lease, pipeline: Pipeline, event: MemoriesDistilled) -> None:
-        """Notes a batch on its way. Its statements are kept until memory answers, what it covered stays longer."""
-        await tx.execute(
-            "insert into batches (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token,"
-            " event, ranges, emitted_at) values ($1, $2, $3, $4, 'emitted', $5, $6, $7, now())"
-            " on conflict (batch_id) do update set state = 'emitted', event = excluded.event, ranges = excluded.ranges,"
-            " emitted_at = now(), question = null, answer = null",
-            event.batch_id,
+    async def emit(
+        self, lease: Lease, event: MemoriesDistilled, row: OutboxRow, *, more: bool, again_left: dict[UUID, list[int]]
+    ) -> bool:
+        """Ends a lease with a batch on its way: lane, watermarks, batch and outbox in one statement.
+
+        False when the lease was lost, and then nothing happened. The batch's statements are kept until memory answers;
+        what it covered stays longer.
+        """
+        handed = await self._database.write(
+            EMIT,
             lease.pipeline_uid,
             lease.actor_id,
-            pipeline.memory_store_uid,
             lease.token,
-            event.model_dump_json(),
+            event.batch_id,
+            more,
+            lease.marks,
+            [each.session_uid for each in event.ranges],
+            [each.through for each in event.ranges],
+            [",".join(map(str, again_left.get(each.session_uid, ()))) for each in event.ranges],
+            event.store_uid,
+            row.payload,
             json.dumps([each.model_dump(mode="json") for each in event.ranges]),
+            row.message_id,
+            row.subject,
         )
+        return bool(handed)
 
-    async def settle(self, tx: Tx, batch_id: UUID, outcomes: str) -> Emitted | None:
-        """Marks a batch as answered by memory; None when it was settled before or is not ours."""
-        row = await tx.fetchrow(
-            "update batches b set state = 'settled', settled_at = now(), outcomes = $2, event = null"
-            " from batches held where b.batch_id = $1 and b.state = 'emitted' and held.batch_id = b.batch_id"
-            " returning b.batch_id, b.pipeline_uid, b.actor_id, held.event",
-            batch_id,
-            outcomes,
-        )
-        return None if row is None else Emitted(**row)
+    async def settle(self, batch_id: UUID, outcomes: str) -> None:
+        """Memory has answered: what the batch covered is applied, and its lane may be leased again."""
+        await self._database.write(SETTLE, batch_id, outcomes, True)
+
+    async def settle_in(self, tx: Tx, batch_id: UUID, outcomes: str) -> Emitted | None:
+        """As `settle`, with the batch as it was sent, for what is still to be done: conflicts go on being counted."""
+        event = await tx.fetchval("select event from batches where batch_id = $1 and state = 'emitted'", batch_id)
+        row = await tx.fetchrow(SETTLE, batch_id, outcomes, False)
+        return None if row is None else Emitted(**row, event=event)
 
     async def claim_unanswered(self, tx: Tx, after_s: float, limit: int) -> list[Emitted]:
         """Batches that memory has not answered in time; each goes to one replica, and comes up again ever later."""

@@ -14,11 +14,12 @@ from uuid import UUID
 from libs.chassis.database import Database
 from libs.chassis.housekeeping import BATCH
 from libs.chassis.unit_of_work import Tx
-from libs.contracts.events import Range
-from services.distiller.domain import Behind, Lease
+from services.distiller.domain import Behind, Lease, Pipeline
+from services.distiller.store.pipelines import COLUMNS
 
 LaneState = Literal["settled", "waiting", "due", "running", "unanswered", "waiting_provider", "parked"]
 
+PIPELINE_COLUMNS = ", ".join(f"p.{column.strip()}" for column in COLUMNS.split(","))
 READY = "due_at is not null and pending_batch is null"
 FREE = "(lease_until is null or lease_until < now())"
 BEHIND = (
@@ -137,17 +138,21 @@ class Lanes:
         return None if seconds is None else float(seconds)
 
     async def lease(self, pipeline_uid: UUID, actor_id: str, token: int, lease_s: float) -> Lease | None:
-        """Takes a due lane if nobody was faster."""
+        """Takes a due lane if nobody was faster, with its pipeline as it is now."""
         rows = await self._database.write(
-            "update lanes set lease_token = lease_token + 1, lease_until = now() + make_interval(secs => $4)"
-            f" where pipeline_uid = $1 and actor_id = $2 and lease_token = $3 and {READY} and {FREE}"
-            " returning pipeline_uid, actor_id, lease_token as token, marks, attempts, max_lines",
+            "update lanes l set lease_token = lease_token + 1, lease_until = now() + make_interval(secs => $4)"
+            " from pipelines p where p.pipeline_uid = $1"
+            f" and l.pipeline_uid = $1 and actor_id = $2 and lease_token = $3 and {READY} and {FREE}"
+            f" returning l.lease_token, l.marks, l.attempts, l.max_lines, {PIPELINE_COLUMNS}",
             pipeline_uid,
             actor_id,
             token,
             lease_s,
         )
-        return Lease(**rows[0]) if rows else None
+        if not rows:
+            return None
+        lease_token, marks, attempts, max_lines, *pipeline = rows[0].values()
+        return Lease(Pipeline(*pipeline), actor_id, lease_token, marks, attempts, max_lines)
 
     async def renew(self, lease: Lease, lease_s: float) -> bool:
         """Keeps a lease while its worker lives; False when it was lost."""
@@ -175,41 +180,6 @@ class Lanes:
             limit,
         )
         return [Behind(**{**row, "again": tuple(row["again"])}) for row in rows]
-
-    async def advance(self, tx: Tx, lease: Lease, ranges: Sequence[Range], again_left: dict[UUID, list[int]]) -> None:
-        """Moves the watermarks of a committed batch; never back."""
-        await tx.execute(
-            "update lane_sessions s set distilled_position = greatest(s.distilled_position, r.through),"
-            " known_position = greatest(s.known_position, r.through),"
-            " oldest_appended_at = case when s.known_position <= r.through then null else s.oldest_appended_at end,"
-            " again = case when r.again = '' then '{}' else string_to_array(r.again, ',')::bigint[] end"
-            " from unnest($3::uuid[], $4::bigint[], $5::text[]) as r (session_uid, through, again)"
-            " where s.pipeline_uid = $1 and s.actor_id = $2 and s.session_uid = r.session_uid",
-            lease.pipeline_uid,
-            lease.actor_id,
-            [r.session_uid for r in ranges],
-            [r.through for r in ranges],
-            [",".join(map(str, again_left.get(r.session_uid, ()))) for r in ranges],
-        )
-
-    async def hand_over(self, tx: Tx, lease: Lease, batch_id: UUID, *, more: bool) -> bool:
-        """Ends a lease with a batch on its way; False when the lease was lost and nothing may be committed."""
-        return (
-            await tx.execute(
-                "update lanes set lease_until = null, pending_batch = $4, attempts = 0, reason = null,"
-                " parked_at = null, provider = null, provider_since = null, max_lines = null,"
-                " due_at = case when $5 then now() when marks = $6 then null else due_at end,"
-                " first_due_at = case when $5 or marks = $6 then null else first_due_at end"
-                " where pipeline_uid = $1 and actor_id = $2 and lease_token = $3 and lease_until is not null",
-                lease.pipeline_uid,
-                lease.actor_id,
-                lease.token,
-                batch_id,
-                more,
-                lease.marks,
-            )
-            == 1
-        )
 
     async def release(self, lease: Lease) -> None:
         """Ends a lease that found nothing to do."""
@@ -253,24 +223,6 @@ class Lanes:
             max_lines,
         )
 
-    async def settle(self, tx: Tx, pipeline_uid: UUID, actor_id: str, batch_id: UUID, ranges: Sequence[Range]) -> None:
-        """Memory has answered: what the batch covered is applied, and the lane may be leased again."""
-        await tx.execute(
-            "update lanes set pending_batch = null where pipeline_uid = $1 and actor_id = $2 and pending_batch = $3",
-            pipeline_uid,
-            actor_id,
-            batch_id,
-        )
-        await tx.execute(
-            "update lane_sessions s set applied_position = greatest(s.applied_position, r.through)"
-            " from unnest($3::uuid[], $4::bigint[]) as r (session_uid, through)"
-            " where s.pipeline_uid = $1 and s.actor_id = $2 and s.session_uid = r.session_uid",
-            pipeline_uid,
-            actor_id,
-            [each.session_uid for each in ranges],
-            [each.through for each in ranges],
-        )
-
     async def ask_again(
         self, tx: Tx, pipeline_uid: UUID, actor_id: str, session_uid: UUID, positions: Sequence[int], limit: int
     ) -> bool:
@@ -292,14 +244,6 @@ class Lanes:
                 actor_id,
             )
         return again == 1
-
-    async def reset_again(self, tx: Tx, pipeline_uid: UUID, actor_id: str) -> None:
-        await tx.execute(
-            "update lane_sessions set again_count = 0"
-            " where pipeline_uid = $1 and actor_id = $2 and again_count > 0 and again = '{}'",
-            pipeline_uid,
-            actor_id,
-        )
 
     async def hasten(self, pipeline_uid: UUID, actor_id: str, session_id: str) -> str | None:
         """Makes an actor's lane due at once for a session; `due`, `parked`, or None when it is unknown or settled."""
