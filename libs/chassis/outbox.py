@@ -20,6 +20,7 @@ from libs.contracts.events import Event
 
 BATCH = 200
 QUEUE = 20_000
+CLEAN_INTERVAL_S = 0.1
 SWEEP_INTERVAL_S = 1.0
 SWEEP_LIMIT = 2000
 
@@ -65,6 +66,7 @@ class Relay:
         self._metrics = metrics
         self._handed: deque[tuple[OutboxRow, float]] = deque()
         self._holding: set[UUID] = set()
+        self._published: list[UUID] = []
         self._wake = asyncio.Event()
 
     def offer(self, rows: Iterable[OutboxRow]) -> None:
@@ -80,6 +82,7 @@ class Relay:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._relay())
+            tasks.create_task(self._clean())
             tasks.create_task(self._sweep())
 
     async def _relay(self) -> None:
@@ -89,17 +92,37 @@ class Relay:
             while self._handed:
                 batch = [self._handed.popleft() for _ in range(min(BATCH, len(self._handed)))]
                 try:
-                    if await self._send([row for row, _ in batch]) == len(batch):
-                        now = time.monotonic()
-                        for _, handed_at in batch:
-                            self._metrics.publish_seconds.labels(self._service).observe(now - handed_at)
+                    sent = set(await self._send([row for row, _ in batch]))
                 except Exception as failed:  # the rows are still there, and the sweeper comes for them
                     log.warning("relay_failed", service=self._service, rows=len(batch), error=type(failed).__name__)
-                finally:
-                    self._holding.difference_update(row.message_id for row, _ in batch)
+                    sent = set()
+                now = time.monotonic()
+                for row, handed_at in batch:
+                    if row.message_id in sent:
+                        self._metrics.publish_seconds.labels(self._service).observe(now - handed_at)
+                        self._published.append(row.message_id)
+                    else:
+                        self._holding.discard(row.message_id)
 
-    async def _send(self, rows: Sequence[OutboxRow]) -> int:
-        """Publishes rows together and deletes those that were acknowledged; returns how many."""
+    async def _clean(self) -> None:
+        """Deletes what was published, many rows at a time: a row that a crash leaves is only published once more."""
+        while True:
+            await asyncio.sleep(CLEAN_INTERVAL_S)
+            done, self._published = self._published, []
+            if not done:
+                continue
+            try:
+                await self._delete(done)
+            except Exception as failed:  # the sweeper publishes them again and deletes them then
+                log.warning("outbox_not_cleaned", service=self._service, error=type(failed).__name__)
+            finally:
+                self._holding.difference_update(done)
+
+    async def _delete(self, message_ids: Sequence[UUID]) -> None:
+        await self._database.write("delete from outbox where message_id = any($1::uuid[])", list(message_ids))
+
+    async def _send(self, rows: Sequence[OutboxRow]) -> list[UUID]:
+        """Publishes rows together; returns those that were acknowledged."""
         results = await asyncio.gather(*(self._publisher.publish(row) for row in rows), return_exceptions=True)
         sent = [row.message_id for row, result in zip(rows, results, strict=True) if result is None]
         failed = next((result for result in results if result is not None), None)
@@ -109,9 +132,7 @@ class Relay:
             log.warning(
                 "publish_failed", service=self._service, rows=len(rows) - len(sent), error=type(failed).__name__
             )
-        if sent:
-            await self._database.write("delete from outbox where message_id = any($1::uuid[])", sent)
-        return len(sent)
+        return sent
 
     async def _sweep(self) -> None:
         while True:
@@ -135,5 +156,7 @@ class Relay:
             if row["message_id"] not in self._holding
         ]
         for start in range(0, len(left), BATCH):
-            if not self._publisher.connected or await self._send(left[start : start + BATCH]) == 0:
+            sent = await self._send(left[start : start + BATCH]) if self._publisher.connected else []
+            if not sent:
                 return
+            await self._delete(sent)

@@ -119,11 +119,11 @@ class Handlers:
         outcomes = event.model_dump_json(include={"outcomes"})
         if any(applied.outcome in ("conflict", "refused") for applied in event.outcomes):
             await self._settle_with_leftovers(event, outcomes)
-        else:
-            await self._batches.settle(event.batch_id, outcomes)
+            self._workers.due_in(0)
+        elif await self._batches.settle(event.batch_id, outcomes):
+            self._workers.due_in(0)
         for applied in event.outcomes:
             self._metrics.outcomes.labels(applied.outcome).inc()
-        self._workers.due_in(0)
 
     async def _settle_with_leftovers(self, event: BatchesApplied, outcomes: str) -> None:
         """Conflicting changes are asked again, a few times; what is refused is parked with the reason."""

@@ -44,6 +44,7 @@ class LaneWorkers:
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._is_held_back = False
 
     def due_in(self, seconds: float) -> None:
         """Something is due in so many seconds: look then, if not sooner."""
@@ -87,19 +88,20 @@ class LaneWorkers:
         """Starts work on due lanes; True when there may be more right now."""
         settings = self._settings
         room = settings.lanes_per_process - len(self._tasks)
+        full = [workspace for workspace, busy in self._busy.items() if busy >= settings.lanes_per_workspace]
+        self._is_held_back = room <= 0 or bool(full)
         if room <= 0:
             return False
-        full = [workspace for workspace, busy in self._busy.items() if busy >= settings.lanes_per_workspace]
         candidates = await self._lanes.due(settings.lanes_per_turn, room, full)
-        started = 0
+        turns = Counter(workspace_id for _, _, workspace_id, _ in candidates)
         for pipeline_uid, actor_id, workspace_id, token in candidates:
             if self._busy[workspace_id] >= settings.lanes_per_workspace:
+                self._is_held_back = True
                 continue
             lease = await self._lanes.lease(pipeline_uid, actor_id, token, settings.lease_s)
             if lease is not None:
                 self._start(workspace_id, lease)
-                started += 1
-        return started > 0
+        return any(turn >= settings.lanes_per_turn for turn in turns.values())
 
     def _start(self, workspace_id: int, lease: Lease) -> None:
         self._busy[workspace_id] += 1
@@ -111,7 +113,8 @@ class LaneWorkers:
             self._busy[workspace_id] -= 1
             if not self._busy[workspace_id]:
                 del self._busy[workspace_id]
-            self._wake.set()
+            if self._is_held_back:
+                self._wake.set()
 
         task.add_done_callback(ended)
 

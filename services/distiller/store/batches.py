@@ -47,13 +47,14 @@ with batch as (
     where batch_id = $1 and state = 'emitted' returning batch_id, pipeline_uid, actor_id, ranges),
 lane as (
     update lanes l set pending_batch = null from batch b
-    where l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id and l.pending_batch = b.batch_id returning 1),
+    where l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id and l.pending_batch = b.batch_id
+    returning l.due_at),
 applied as (
     update lane_sessions s set applied_position = greatest(s.applied_position, r.through),
         again_count = case when $3 and s.again = '{}' then 0 else s.again_count end
     from batch b left join lane on true, jsonb_to_recordset(b.ranges) as r (session_uid uuid, through bigint)
     where s.pipeline_uid = b.pipeline_uid and s.actor_id = b.actor_id and s.session_uid = r.session_uid)
-select batch_id, pipeline_uid, actor_id from batch
+select batch_id, pipeline_uid, actor_id, exists (select 1 from lane where due_at is not null) as is_due from batch
 """
 
 
@@ -189,15 +190,18 @@ class Batches:
         )
         return bool(handed)
 
-    async def settle(self, batch_id: UUID, outcomes: str) -> None:
-        """Memory has answered: what the batch covered is applied, and its lane may be leased again."""
-        await self._database.write(SETTLE, batch_id, outcomes, True)
+    async def settle(self, batch_id: UUID, outcomes: str) -> bool:
+        """Memory has answered: what the batch covered is applied. True when its lane has more to do."""
+        rows = await self._database.write(SETTLE, batch_id, outcomes, True)
+        return bool(rows) and rows[0]["is_due"]
 
     async def settle_in(self, tx: Tx, batch_id: UUID, outcomes: str) -> Emitted | None:
         """As `settle`, with the batch as it was sent, for what is still to be done: conflicts go on being counted."""
         event = await tx.fetchval("select event from batches where batch_id = $1 and state = 'emitted'", batch_id)
         row = await tx.fetchrow(SETTLE, batch_id, outcomes, False)
-        return None if row is None else Emitted(**row, event=event)
+        if row is None:
+            return None
+        return Emitted(row["batch_id"], row["pipeline_uid"], row["actor_id"], event)
 
     async def claim_unanswered(self, tx: Tx, after_s: float, limit: int) -> list[Emitted]:
         """Batches that memory has not answered in time; each goes to one replica, and comes up again ever later."""
