@@ -94,12 +94,18 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     return error_response(InvalidParameter("The body must be a JSON object in UTF-8."), request)
 
 
+NOT_AN_OBJECT = {"json_invalid", "model_attributes_type", "dict_type", "model_type"}
+
+
 def describe(errors: Sequence[Any]) -> str:
     """One line that names each field and what it must be, without repeating what was sent."""
     parts = []
     for error in errors[:5]:
         where = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "path"))
-        message = "must be JSON" if error["type"] == "json_invalid" else error["msg"].removeprefix("Value error, ")
+        if error["type"] in NOT_AN_OBJECT and (error["loc"] == ("body",) or error["type"] == "json_invalid"):
+            parts.append("the body must be a JSON object, sent with Content-Type: application/json")
+            continue
+        message = error["msg"].removeprefix("Value error, ")
         parts.append(f"{where or 'the body'}: {message}")
     return "; ".join(parts) + "."
 

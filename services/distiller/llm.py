@@ -276,10 +276,10 @@ class Models:
         configs: list[ModelConfig] = []
         if settings.models_file is not None:
             configs = [ModelConfig.model_validate(entry) for entry in json.loads(settings.models_file.read_text())]
-        elif settings.openai_base_url or settings.openai_api_key:
+        elif settings.model:
             configs = [
                 ModelConfig(
-                    name=settings.model or "gpt-4o-mini",
+                    name=settings.model,
                     base_url=settings.openai_base_url,
                     api_key=settings.openai_api_key,
                 )

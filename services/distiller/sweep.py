@@ -57,7 +57,7 @@ class Sweeper:
             try:
                 await self._walk(sweep)
             except (ApiError, Retry, Reject) as away:
-                log.warning("sweep_failed", error=str(away))
+                log.info("sweep_put_off", error=str(away))
                 await self._pipelines.put_off_sweep(sweep, settings.sweep_interval_s, RETRY_S)
             else:
                 await self._pipelines.end_sweep(sweep)

@@ -59,7 +59,7 @@ async def demo(environment: Settings) -> int:
         return failed(error)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    tell(account, file)
+    tell(account, file, environment.model)
     return 0
 
 
@@ -148,11 +148,13 @@ def _asked(item: object) -> Iterator[str]:
             yield sentence.strip()
 
 
-def tell(account: Account, file: Path) -> None:
+def tell(account: Account, file: Path, model: str) -> None:
     wide = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "120"))
     console = Console(width=wide, highlight=False)
     items = sum(count for _, _, count, _ in account.played)
-    console.print(f"\n[bold]Played {file.name}: {items} items stored in {len(account.played)} sessions[/bold]")
+    console.print(
+        f"\n[bold]Played {file.name}: {items} items stored in {len(account.played)} sessions[/bold], distilled by {model}"
+    )
     console.print(
         _table(
             ("actor", "session", "items", "last append to searchable"),

@@ -54,6 +54,13 @@ class Settings(BaseModel):
     services: dict[str, dict[str, Any]] = {}
 
     @property
+    def model(self) -> str:
+        """Which model distils, for a person."""
+        distiller = self.services.get("distiller", {})
+        file = distiller.get("models_file")
+        return str(distiller.get("model") or (f"the first model of {file}" if file else "builtin.extractive"))
+
+    @property
     def key_dir(self) -> Path:
         return self.own_key_dir or self.data_dir / "keys"
 

@@ -15,6 +15,7 @@ SESSION_STORE, MEMORY_STORE = "conversations", "memories"
 def welcome(standalone: Standalone) -> str:
     lines = [f"Memstream serves on {standalone.url} (Ctrl-C stops it), data in {standalone.settings.data_dir}"]
     lines.append(f"Documentation of the API: {standalone.url}/docs")
+    lines.append(f"Conversations are distilled by {standalone.settings.model}")
     token = standalone.token(PRINCIPAL, ttl_s=TOKEN_TTL_S)
     header = _header_file(standalone.settings.data_dir, token)
     lines += ["", f"A token for {PRINCIPAL} in workspace 1, good for 24 hours:", ""]

@@ -402,7 +402,7 @@ async def test_both_servers_run_without_rights(directory: Path) -> None:
     os.chown(directory, NOBODY.pw_uid, NOBODY.pw_gid)
     # The capability lets the other user read a Python under /root; it makes nobody root.
     as_nobody = [f"--reuid={NOBODY.pw_uid}", f"--regid={NOBODY.pw_gid}", "--clear-groups"]
-    may_read = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+    may_read = ["--securebits=+no_setuid_fixup", "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
 
     user, *_ = await asyncio.to_thread(run_servers, directory, "stop", "setpriv", *as_nobody, *may_read)
 

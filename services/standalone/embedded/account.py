@@ -31,7 +31,8 @@ class Account:
             raise EmbeddedError("Postgres cannot run as root here: install `setpriv` (util-linux) or use another user")
         become = ["setpriv", f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups"]
         if any(closed_parent(path, self) for path in paths):
-            become += ["--inh-caps=+dac_override", "--ambient-caps=+dac_override"]
+            # Without the secure bit, access(2) would look with the rights of the account alone.
+            become += ["--securebits=+no_setuid_fixup", "--inh-caps=+dac_override", "--ambient-caps=+dac_override"]
         return [*become, *command]
 
     def own(self, directory: Path) -> None:
