@@ -152,9 +152,8 @@ def tell(account: Account, file: Path, model: str) -> None:
     wide = None if sys.stdout.isatty() else int(os.environ.get("COLUMNS", "120"))
     console = Console(width=wide, highlight=False)
     items = sum(count for _, _, count, _ in account.played)
-    console.print(
-        f"\n[bold]Played {file.name}: {items} items stored in {len(account.played)} sessions[/bold], distilled by {model}"
-    )
+    stored = f"{items} items stored in {len(account.played)} sessions"
+    console.print(f"\n[bold]Played {file.name}: {stored}[/bold], distilled by {model}")
     console.print(
         _table(
             ("actor", "session", "items", "last append to searchable"),
