@@ -22,6 +22,7 @@ from libs.chassis.idempotency import NO_STORE, IdempotencyKey
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.events import Event
 from libs.contracts.ids import uuid7
+from libs.contracts.requests import AuthorizeStore, StoreAuthorization
 
 READ: Final = 1
 WRITE: Final = 2
@@ -302,18 +303,19 @@ class Stores:
         )
         return [(row["principal_type"], row["principal"], row["level"]) for row in rows]
 
-    async def authorize(
-        self, workspace_id: int, principal_type: str, principal: str, store_id: str | None, store_uid: UUID | None
-    ) -> tuple[UUID, str, int] | None:
-        """For another service's question: uid, name and the principal's level, or None when there is no such store."""
+    async def authorize(self, question: AuthorizeStore) -> StoreAuthorization:
+        """The answer to another service's question; empty when there is no such store in the workspace."""
         row = await self._database.fetchrow(
             f"select s.store_uid, s.store_id, {LEVEL} as level from {self.kind.table} s"
             " left join store_grants g on g.store_uid = s.store_uid and g.principal_type = $2 and g.principal = $3"
             " where s.workspace_id = $1 and (s.store_id = $4 or s.store_uid = $5)",
-            workspace_id,
-            principal_type,
-            principal,
-            store_id,
-            store_uid,
+            question.workspace_id,
+            question.principal_type,
+            question.principal,
+            question.store_id,
+            question.store_uid,
         )
-        return None if row is None else (row["store_uid"], row["store_id"], row["level"])
+        if row is None:
+            return StoreAuthorization()
+        needed = WRITE if question.permission == "WRITE" else READ
+        return StoreAuthorization(allowed=row["level"] >= needed, store_uid=row["store_uid"], store_id=row["store_id"])

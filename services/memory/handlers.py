@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from uuid import UUID
 
-from libs.chassis.stores import READ, WRITE, Stores
+from libs.chassis.stores import Stores
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.events import (
     BatchesApplied,
@@ -116,14 +116,7 @@ class Handlers:
         return Related(entries=_fitting(named, [hit.entry for hit in found]), epoch=epoch)
 
     async def authorize_store(self, request: AuthorizeMemoryStore) -> StoreAuthorization:
-        known = await self._stores.authorize(
-            request.workspace_id, request.principal_type, request.principal, request.store_id, request.store_uid
-        )
-        if known is None:
-            return StoreAuthorization()
-        store_uid, store_id, level = known
-        needed = WRITE if request.permission == "WRITE" else READ
-        return StoreAuthorization(allowed=level >= needed, store_uid=store_uid, store_id=store_id)
+        return await self._stores.authorize(request)
 
 
 def _fitting(named: Iterable[Entry], nearest: Iterable[Entry]) -> list[RelatedEntry]:

@@ -1,6 +1,6 @@
 """What the session service answers to the other services, and whose confirmations it hears."""
 
-from libs.chassis.stores import READ, WRITE, Stores
+from libs.chassis.stores import Stores
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.events import DistillerActorErased, MemoryActorErased
 from libs.contracts.limits import REPLY_BYTES
@@ -82,14 +82,7 @@ class Handlers:
         return await self._transcripts.find(request.store_uid, request.session_id)
 
     async def authorize_store(self, request: AuthorizeSessionStore) -> StoreAuthorization:
-        found = await self._stores.authorize(
-            request.workspace_id, request.principal_type, request.principal, request.store_id, request.store_uid
-        )
-        if found is None:
-            return StoreAuthorization()
-        store_uid, store_id, level = found
-        wanted = WRITE if request.permission == "WRITE" else READ
-        return StoreAuthorization(allowed=level >= wanted, store_uid=store_uid, store_id=store_id)
+        return await self._stores.authorize(request)
 
 
 def _line(line: StoredLine, text: str, copied_through: int) -> Line:
