@@ -37,7 +37,12 @@ lint: .venv ## ruff, mypy, import rules, house rules
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest -q -p no:cacheprovider tests/contract/test_house_rules.py
 
-bench: .venv ## measure, and write build/bench.json; FULL=1 adds the large rows
+build/peers/.installed: tests/bench/peers/requirements.lock
+	test -x build/peers/bin/python || $(PYTHON) -m venv build/peers
+	build/peers/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	@touch $@
+
+bench: .venv build/peers/.installed ## measure, beside the peers, and write build/bench.json; FULL=1 adds the large rows
 	$(BIN)/python -m tests.bench
 
 test-containers: .venv ## the integration suite on testcontainers, and the end-to-end test on docker compose
