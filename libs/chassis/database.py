@@ -1,4 +1,4 @@
-"""The pool, and what a lost connection means.
+"""What is said to Postgres, and what a lost connection means.
 
 Before a statement is sent nothing can have been written: `Unavailable`. A read may always be repeated: `Unavailable`.
 Inside a transaction nothing is written before COMMIT is sent. Only a lost COMMIT, or a lost single statement that
@@ -7,12 +7,13 @@ writes, is `OutcomeUnknown`.
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeAlias
+from contextlib import asynccontextmanager
+from typing import Any
 
 import asyncpg
 
 from libs.chassis.errors import OutcomeUnknown, Unavailable
+from libs.chassis.pool import Connection, Pool
 
 LOST = (
     asyncpg.PostgresConnectionError,
@@ -35,72 +36,44 @@ REFUSED = (
     asyncpg.InsufficientResourcesError,
 )
 
-Connection: TypeAlias = "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
-
-
-async def _no_reset(_: Any) -> None:
-    """Nothing here sets session state, so the round trip of asyncpg's reset on release buys nothing."""
-
 
 class Database:
+    """Opens nothing before it is asked something, so that a service starts while Postgres is away."""
+
     def __init__(
         self, dsn: str, *, pool_size: int, acquire_timeout_s: float = 2.0, statement_timeout_s: float = 30.0
     ) -> None:
         self._dsn = dsn
-        self._pool_size = pool_size
         self._acquire_timeout_s = acquire_timeout_s
         self._statement_timeout_s = statement_timeout_s
-        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
-        self._turns = asyncio.Semaphore(pool_size)
+        self._pool = Pool(self._connect, pool_size, acquire_timeout_s)
 
-    async def open(self) -> None:
-        """Makes the pool without a connection, so that a service starts while Postgres is away."""
-        pool = asyncpg.create_pool(
+    async def _connect(self) -> Connection:
+        return await asyncpg.connect(
             self._dsn,
-            min_size=0,
-            max_size=self._pool_size,
-            command_timeout=self._statement_timeout_s,
             timeout=self._acquire_timeout_s,
-            reset=_no_reset,
-            max_inactive_connection_lifetime=60,
+            command_timeout=self._statement_timeout_s,
             server_settings={"application_name": "memstream", "timezone": "UTC"},
         )
-        self._pool = await pool
 
     async def close(self) -> None:
-        if self._pool is not None:
-            try:
-                await asyncio.wait_for(self._pool.close(), 5)
-            except TimeoutError:
-                self._pool.terminate()
+        await self._pool.close()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection within the acquire timeout, else `Unavailable`.
-
-        asyncpg's pool lets newcomers overtake who waits; a turn for each connection keeps the order.
-        """
-        if self._pool is None:
-            raise Unavailable
+        """A connection within the acquire timeout, else `Unavailable`."""
         try:
-            async with asyncio.timeout(self._acquire_timeout_s):
-                await self._turns.acquire()
-                try:
-                    held = await self._pool.acquire()
-                except BaseException:
-                    self._turns.release()
-                    raise
+            held = await self._pool.take()
         except (*LOST, asyncpg.PostgresError) as lost:
             raise Unavailable from lost
+        is_broken = False
         try:
             yield held
+        except (asyncio.CancelledError, *LOST):
+            is_broken = True
+            raise
         finally:
-            # The pool drops a connection that it cannot take back in time; what was said on it stands.
-            try:
-                with suppress(*LOST):
-                    await self._pool.release(held)
-            finally:
-                self._turns.release()
+            self._pool.give_back(held, broken=is_broken)
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         """Reads rows; a lost connection is `Unavailable`."""

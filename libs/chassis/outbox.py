@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from libs.chassis.database import Connection, Database
+from libs.chassis.database import Database
 from libs.chassis.logs import logger
 from libs.chassis.metrics import Metrics
+from libs.chassis.pool import Connection
 from libs.contracts.events import Event
 
 BATCH = 200

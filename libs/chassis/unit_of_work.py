@@ -7,8 +7,9 @@ from typing import Any
 import asyncpg
 
 from libs.chassis import outbox
-from libs.chassis.database import Connection, Database
+from libs.chassis.database import Database
 from libs.chassis.outbox import OutboxRow, Relay
+from libs.chassis.pool import Connection
 from libs.contracts.events import Event
 
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import uvloop
 
 from libs.chassis import logs
+from libs.chassis.app import settle_heap
 from services.standalone.app import running
 from services.standalone.databases import upgrade_all
 from services.standalone.embedded import EmbeddedError
@@ -38,6 +39,7 @@ def run(work: Callable[[Settings], Awaitable[int]]) -> int:
 
 async def serve(settings: Settings) -> int:
     async with running(settings) as standalone:
+        settle_heap()
         print(welcome(standalone), flush=True)
         try:
             await standalone.ended()

@@ -79,7 +79,6 @@ class DistillerStore:
 async def distiller_store(postgres: PostgresServer) -> AsyncIterator[DistillerStore]:
     async with database(postgres, "distiller", revisions("distiller")) as dsn:
         opened = Database(dsn, pool_size=8)
-        await opened.open()
         unit_of_work = UnitOfWork(opened, Relay("distiller", opened, NoBroker(), Metrics()))
         try:
             yield DistillerStore(opened, unit_of_work, Pipelines(opened), Lanes(opened), Batches(opened), Runs(opened))
