@@ -17,6 +17,7 @@ from pydantic_settings import SettingsError
 from libs.chassis import logs
 from libs.chassis.app import serve
 from libs.chassis.http import describe
+from libs.chassis.models import WrongModels
 from libs.chassis.settings import ServiceSettings
 
 UNUSABLE = (OSError, ValueError, TypeError)  # what reading a file of the wrong kind or shape raises
@@ -61,8 +62,10 @@ def about_file(settings: ServiceSettings, error: Exception) -> str | None:
     match error:
         case OSError():
             what = error.strerror or "cannot be read"
+        case WrongModels():
+            what = str(error)
         case ValidationError():
-            faults = [(".".join(map(str, fault["loc"])) or "an entry", fault["msg"]) for fault in error.errors()[:5]]
+            faults = [(".".join(map(str, fault["loc"])) or "the whole", fault["msg"]) for fault in error.errors()[:5]]
             what = "; ".join(f"{where}: {message}" for where, message in faults)
         case json.JSONDecodeError():
             what = f"is not JSON: {error.msg} in line {error.lineno}"

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import openai
-from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+from pydantic import ValidationError
 
+from libs.chassis.models import NamedModel, WrongModels, read_models
 from libs.chassis.texts import is_storable
 from services.distiller import prompts
 from services.distiller.answer import Answer, AskedLine, KnownEntry
@@ -26,18 +27,6 @@ BUILTIN = "builtin.extractive"
 PROBE_INTERVAL_S = 30.0
 MAX_TOKENS = 10**9
 FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.DOTALL)
-
-
-class ModelConfig(BaseModel):
-    """One entry of `MODELS_FILE`: a name, what it is called at its endpoint, and other names for it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    base_url: str | None = None
-    api_key: SecretStr | None = None
-    model: str | None = None
-    aliases: list[str] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +123,7 @@ class ChatCompletions:
     paid = True
 
     def __init__(
-        self, config: ModelConfig, *, timeout_s: float, output_tokens: int, client: openai.AsyncOpenAI | None = None
+        self, config: NamedModel, *, timeout_s: float, output_tokens: int, client: openai.AsyncOpenAI | None = None
     ) -> None:
         self.name = config.name
         self.provider = config.base_url or "openai"
@@ -273,21 +262,23 @@ class Models:
     @classmethod
     def of(cls, settings: DistillerSettings) -> "Models":
         models: dict[str, Model] = {BUILTIN: Extractive()}
-        configs: list[ModelConfig] = []
-        if settings.models_file is not None:
-            configs = [ModelConfig.model_validate(entry) for entry in json.loads(settings.models_file.read_text())]
-        elif settings.model:
-            configs = [
-                ModelConfig(
-                    name=settings.model,
-                    base_url=settings.openai_base_url,
-                    api_key=settings.openai_api_key,
-                )
-            ]
-        for config in configs:
+        named = _named(settings)
+        for config in named:
             model = ChatCompletions(
                 config, timeout_s=settings.model_timeout_s, output_tokens=settings.model_output_tokens
             )
-            models |= dict.fromkeys((config.name, *config.aliases), model)
-        default = settings.model if settings.model in models else (configs[0].name if configs else BUILTIN)
-        return cls(models, default)
+            models |= dict.fromkeys(config.names, model)
+        return cls(models, settings.model or next((config.name for config in named), BUILTIN))
+
+
+def _named(settings: DistillerSettings) -> list[NamedModel]:
+    """The models that the settings name and that complete chats. Raises `WrongModels` when `MODEL` is none of them."""
+    if settings.models_file is None:
+        if settings.model in (None, BUILTIN):
+            return []
+        return [NamedModel(name=settings.model, base_url=settings.openai_base_url, api_key=settings.openai_api_key)]
+    named = [each for each in read_models(settings.models_file) if not each.makes_embeddings]
+    known = [BUILTIN, *(name for each in named for name in each.names)]
+    if settings.model and settings.model not in known:
+        raise WrongModels(f"MODEL is {settings.model}, but the models are {', '.join(known)}")
+    return named

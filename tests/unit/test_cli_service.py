@@ -30,10 +30,12 @@ def refusal(**variables: str) -> str:
     [
         (None, "No such file or directory"),
         ("[", "is not JSON"),
-        ("7", "does not hold what it should"),
+        ("7", "the whole: Input should be a valid list"),
         ("\udcff", "does not hold what it should"),
-        ('{"name": "m"}', "an entry: Input should be a valid dictionary"),
-        ('[{"api_key": "hunter2"}]', "name: Field required"),
+        ('{"name": "m"}', "the whole: Input should be a valid list"),
+        ('[{"api_key": "hunter2"}]', "0.name: Field required"),
+        ('[{"name": "m", "api_key": ["hunter2"]}]', "0.api_key: Input should be a valid string"),
+        ('[{"name": "m"}, {"name": "n", "aliases": ["m"]}]', "more than one model is called m"),
     ],
 )
 def test_a_models_file_that_cannot_be_used_is_named(tmp_path: Path, content: str | None, what: str) -> None:
@@ -52,3 +54,12 @@ def test_a_limit_that_makes_no_sense_is_named(name: str) -> None:
     line = refusal(**{name: "5x"})
 
     assert "limits" in line.lower()
+
+
+def test_a_default_model_that_the_file_does_not_have_is_named_with_those_it_has(tmp_path: Path) -> None:
+    file = tmp_path / "models.json"
+    file.write_text('[{"name": "small", "aliases": ["system.ai.claude-sonnet-5"]}, {"name": "e", "dimensions": 8}]')
+
+    line = refusal(MODELS_FILE=str(file), MODEL="smal")
+
+    assert line.endswith("MODEL is smal, but the models are builtin.extractive, small, system.ai.claude-sonnet-5")
