@@ -6,7 +6,8 @@ from typing import Protocol
 
 from libs.chassis.errors import Retry
 from libs.contracts.requests import ReadTranscript, Transcript
-from services.memory.store.records import Found, Proof
+from services.memory.store.proofs import Proof
+from services.memory.store.records import Found
 
 TIMEOUT_S = 0.5
 

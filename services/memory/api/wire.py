@@ -9,7 +9,8 @@ from libs.chassis.times import rfc3339
 from libs.contracts.routes import MEMORY_STORES
 from services.memory.domain import Entry
 from services.memory.freshness import Settled
-from services.memory.store.records import Found, Proof
+from services.memory.store.proofs import Proof
+from services.memory.store.records import Found
 from services.memory.store.versions import Told
 from services.memory.text import TEXT_ANALYSIS_VERSION
 

@@ -23,7 +23,7 @@ from services.memory.domain import (
 from services.memory.indexing import Indexing
 from services.memory.store.access import open_store_for_batch
 from services.memory.store.epochs import hold_epoch, read_epoch
-from services.memory.store.records import Proof
+from services.memory.store.proofs import Proof
 from services.memory.store.slots import Slots, Writer
 
 

@@ -21,7 +21,8 @@ from libs.contracts.limits import Limits
 from services.memory.domain import AGENT, Addition, Entry, Value, appended, next_moment, prefix_end
 from services.memory.indexing import Indexing
 from services.memory.store.access import STORE, open_store, permitted
-from services.memory.store.records import ENTRY_COLUMNS, EVIDENCE, Found, entry_from, proofs_from
+from services.memory.store.proofs import proofs_from
+from services.memory.store.records import ENTRY_COLUMNS, EVIDENCE, Found, entry_from
 from services.memory.store.slots import Slots, Writer
 from services.memory.turns import Turns
 

@@ -1,14 +1,11 @@
 """How rows become values, and the columns that this takes."""
 
-import json
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
-from uuid import UUID
 
 import asyncpg
 
 from services.memory.domain import Entry, Value, Version
+from services.memory.store.proofs import PROOFS, Proof
 from services.memory.text import TEXT_ANALYSIS_VERSION
 
 ENTRY_COLUMNS = (
@@ -22,10 +19,7 @@ VERSION_COLUMNS = (
 EVIDENCE_SHOWN = 20
 # The newest evidence of all versions since when the entry says what it says.
 EVIDENCE = (
-    "(select json_agg(json_build_object('session_store_uid', x.session_store_uid,"
-    " 'session_store_id', x.session_store_id, 'session_uid', x.session_uid, 'session_id', x.session_id,"
-    " 'positions', x.positions, 'said_by', x.said_by, 'said_at', x.said_at) order by x.said_at desc, x.evidence_uid)"
-    " from (select p.* from version_evidence p"
+    f"(select {PROOFS} from (select p.* from version_evidence p"
     " join entry_versions w on w.store_uid = p.store_uid and w.actor_id = p.actor_id"
     " and w.entry_uid = p.entry_uid and w.version = p.version"
     " where p.store_uid = e.store_uid and p.actor_id = e.actor_id and p.entry_uid = e.entry_uid"
@@ -33,20 +27,6 @@ EVIDENCE = (
     " (select a.analysis_version from actor_stats a"
     " where a.store_uid = e.store_uid and a.actor_id = e.actor_id) as analysis_version"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """The lines of one session that a version rests on. `available`: can they still be read? None: not asked."""
-
-    session_store_uid: UUID
-    session_store_id: str
-    session_uid: UUID
-    session_id: str | None
-    positions: list[int]
-    said_by: str
-    said_at: datetime
-    available: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,19 +63,3 @@ def entry_from(row: asyncpg.Record) -> Entry:
 
 def version_from(row: asyncpg.Record) -> Version:
     return Version(row["version"], value_from(row), row["valid_from"], row["recorded_at"])
-
-
-def proofs_from(evidence: str | None) -> list[Proof]:
-    rows: list[dict[str, Any]] = json.loads(evidence) if evidence else []
-    return [
-        Proof(
-            session_store_uid=UUID(row["session_store_uid"]),
-            session_store_id=row["session_store_id"],
-            session_uid=UUID(row["session_uid"]),
-            session_id=row["session_id"],
-            positions=row["positions"],
-            said_by=row["said_by"],
-            said_at=datetime.fromisoformat(row["said_at"]),
-        )
-        for row in rows
-    ]

@@ -14,24 +14,15 @@ from libs.chassis.errors import InvalidParameter
 from services.memory.domain import Entry, Version
 from services.memory.store.access import STORE, permitted
 from services.memory.store.entries import Filter, missing
-from services.memory.store.records import (
-    VERSION_COLUMNS,
-    Found,
-    Proof,
-    entry_from,
-    proofs_from,
-    version_from,
-)
+from services.memory.store.proofs import PROOFS, Proof, proofs_from
+from services.memory.store.records import VERSION_COLUMNS, Found, entry_from, version_from
 
 SEARCHED_VERSIONS = 20_000
 SEARCHED_BYTES = 64 * 1024 * 1024
 FOREVER = datetime.max.replace(tzinfo=UTC)
 
 _PROOFS = (
-    "(select json_agg(json_build_object('session_store_uid', x.session_store_uid,"
-    " 'session_store_id', x.session_store_id, 'session_uid', x.session_uid, 'session_id', x.session_id,"
-    " 'positions', x.positions, 'said_by', x.said_by, 'said_at', x.said_at) order by x.said_at desc, x.evidence_uid)"
-    " from version_evidence x where x.store_uid = v.store_uid and x.actor_id = v.actor_id"
+    f"(select {PROOFS} from version_evidence x where x.store_uid = v.store_uid and x.actor_id = v.actor_id"
     " and x.entry_uid = v.entry_uid and x.version = v.version) as evidence"
 )
 # The version of each entry that held at $5, as known at $6.

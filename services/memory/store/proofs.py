@@ -1,0 +1,112 @@
+"""The evidence under versions: which lines of which session each rests on."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from libs.chassis.unit_of_work import Tx
+from libs.contracts.ids import uuid7
+from services.memory.domain import Entry
+
+# The rows `x` as JSON, newest first.
+PROOFS = (
+    "json_agg(json_build_object('session_store_uid', x.session_store_uid,"
+    " 'session_store_id', x.session_store_id, 'session_uid', x.session_uid, 'session_id', x.session_id,"
+    " 'positions', x.positions, 'said_by', x.said_by, 'said_at', x.said_at) order by x.said_at desc, x.evidence_uid)"
+)
+_INSERT = (
+    "insert into version_evidence (store_uid, evidence_uid, actor_id, entry_uid, version, session_store_uid,"
+    " session_store_id, session_uid, session_id, positions, said_by, said_at)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The lines of one session that a version rests on. `available`: can they still be read? None: not asked."""
+
+    session_store_uid: UUID
+    session_store_id: str
+    session_uid: UUID
+    session_id: str | None
+    positions: list[int]
+    said_by: str
+    said_at: datetime
+    available: bool | None = None
+
+
+def proofs_from(evidence: str | None) -> list[Proof]:
+    rows: list[dict[str, Any]] = json.loads(evidence) if evidence else []
+    return [
+        Proof(
+            session_store_uid=UUID(row["session_store_uid"]),
+            session_store_id=row["session_store_id"],
+            session_uid=UUID(row["session_uid"]),
+            session_id=row["session_id"],
+            positions=row["positions"],
+            said_by=row["said_by"],
+            said_at=datetime.fromisoformat(row["said_at"]),
+        )
+        for row in rows
+    ]
+
+
+async def support(tx: Tx, slot: Entry, store_uid: UUID, version: int, proofs: Sequence[Proof]) -> None:
+    """Adds evidence; lines that a version rests on already add nothing."""
+    await tx.execute(
+        f"{_INSERT} select $1, p.evidence_uid, $2, $3, $4, p.session_store_uid, p.session_store_id, p.session_uid,"
+        " p.session_id, p.positions, p.said_by, p.said_at"
+        " from jsonb_to_recordset($5::jsonb) p (evidence_uid uuid, session_store_uid uuid, session_store_id text,"
+        " session_uid uuid, session_id text, positions bigint[], said_by text, said_at timestamptz)"
+        " where not exists (select from version_evidence x where x.store_uid = $1 and x.actor_id = $2"
+        " and x.entry_uid = $3 and x.version = $4 and x.session_uid = p.session_uid"
+        " and x.positions @> p.positions)",
+        store_uid,
+        slot.actor_id,
+        slot.entry_uid,
+        version,
+        json.dumps([_proof_json(proof) for proof in proofs]),
+    )
+
+
+async def carry(tx: Tx, entry: Entry, store_uid: UUID, *, source: int) -> None:
+    """The entry's newest version rests on what `source` rests on."""
+    await tx.execute(
+        f"{_INSERT} select store_uid, gen_random_uuid(), actor_id, entry_uid, $5, session_store_uid, session_store_id,"
+        " session_uid, session_id, positions, said_by, said_at from version_evidence"
+        " where store_uid = $1 and actor_id = $2 and entry_uid = $3 and version = $4",
+        store_uid,
+        entry.actor_id,
+        entry.entry_uid,
+        source,
+        entry.version,
+    )
+
+
+async def move(tx: Tx, slot: Entry, store_uid: UUID, *, source: int, target: int, since: datetime) -> None:
+    """What was said since then supports another version."""
+    await tx.execute(
+        "update version_evidence set version = $5"
+        " where store_uid = $1 and actor_id = $2 and entry_uid = $3 and version = $4 and said_at >= $6",
+        store_uid,
+        slot.actor_id,
+        slot.entry_uid,
+        source,
+        target,
+        since,
+    )
+
+
+def _proof_json(proof: Proof) -> dict[str, Any]:
+    return {
+        "evidence_uid": str(uuid7()),
+        "session_store_uid": str(proof.session_store_uid),
+        "session_store_id": proof.session_store_id,
+        "session_uid": str(proof.session_uid),
+        "session_id": proof.session_id,
+        "positions": proof.positions,
+        "said_by": proof.said_by,
+        "said_at": proof.said_at.isoformat(),
+    }
