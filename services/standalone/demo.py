@@ -22,7 +22,8 @@ from memstream.distilling import wait_until_distilled
 from memstream.errors import MemstreamError
 from memstream.memories import Memory, MemoryStore
 from memstream.pipelines import Pipeline
-from memstream.sessions import NewItem, SessionStore
+from memstream.records import NewItem
+from memstream.sessions import SessionStore
 from services.standalone.__main__ import failed, run
 from services.standalone.app import running
 from services.standalone.settings import Settings

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from memstream.client import DEFAULT_URL
 from memstream.commands.import_ import DEFAULT_MEMORY_STORE, DEFAULT_SESSION_STORE
+from memstream.credentials import DEFAULT_URL
 from services.standalone.settings import SERVICES, Settings, UsageError, variables
 
 ROOT = Path(__file__).parents[2]

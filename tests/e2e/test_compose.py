@@ -14,7 +14,8 @@ from libs.contracts.routes import BASE
 from memstream.client import AgentKitClient
 from memstream.errors import MemstreamError
 from memstream.memories import MemoryStore
-from memstream.sessions import NewItem, Session, SessionStore
+from memstream.records import NewItem
+from memstream.sessions import Session, SessionStore
 from tests.support.compose import SERVICES, Compose, compose, missing
 
 SEARCHABLE_DEADLINE_S = 120.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memstream.client import AgentKitClient
-from memstream.sessions import NewItem
+from memstream.records import NewItem
 from tests.support.standalone import StandaloneProcess
 
 ITEMS: list[Any] = [

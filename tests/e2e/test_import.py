@@ -11,7 +11,7 @@ import pytest
 
 from memstream.client import AgentKitClient
 from memstream.memories import Memory
-from memstream.sessions import SessionItem
+from memstream.records import SessionItem
 from tests.support.standalone import StandaloneProcess
 
 TURNS = [

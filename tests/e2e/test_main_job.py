@@ -9,7 +9,8 @@ from memstream.distilling import wait_until_distilled
 from memstream.errors import NotFound
 from memstream.memories import MemoryStore
 from memstream.pipelines import Pipeline
-from memstream.sessions import NewItem, SessionStore
+from memstream.records import NewItem
+from memstream.sessions import SessionStore
 
 DEADLINE_S = 60.0
 
@@ -39,7 +40,7 @@ def test_what_was_said_is_found_without_anybody_starting_a_run(client: AgentKitC
         time.sleep(0.05)
     assert [hit.memory.content for hit in found] == ["My sister's name is Petra."]
     (evidence,) = found[0].memory.evidence
-    assert (evidence["session_id"], evidence["positions"]) == (session.session_id, [1])
+    assert (evidence.session_id, evidence.positions) == (session.session_id, (1,))
 
 
 def test_a_change_of_mind_replaces_the_old_value(client: AgentKitClient, name: str) -> None:

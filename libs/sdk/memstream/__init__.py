@@ -1,12 +1,14 @@
 """Memstream's client: durable sessions and streaming long-term memory for AI agents.
 
-Names are loaded when first used, so that importing the package costs nothing.
+Begin at `AgentKitClient`, or `AsyncAgentKitClient`, whose classes are in `memstream.aio`. What a call can raise is
+drawn in `memstream.errors`. Names are loaded when first used, so that importing the package costs nothing.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from memstream.aio.client import AsyncAgentKitClient
     from memstream.client import AgentKitClient
     from memstream.errors import (
         Aborted,
@@ -22,13 +24,28 @@ if TYPE_CHECKING:
         Unavailable,
         Unreachable,
     )
-    from memstream.memories import Memory, MemorySearchResult, MemoryStore, MemoryStores, SearchResults, WaitFor
-    from memstream.pipelines import Lane, Pipeline, PipelineRun, Pipelines
-    from memstream.sessions import NewItem, Session, SessionItem, SessionStore, SessionStores
+    from memstream.memories import Memory, MemorySearchResult, MemoryStore, MemoryStores, SearchResults
+    from memstream.pipelines import Pipeline, Pipelines
+    from memstream.records import (
+        ErasureReceipt,
+        Evidence,
+        ExtractedMemory,
+        Lane,
+        MemoryChange,
+        MemoryVersion,
+        NewItem,
+        Permission,
+        PipelineRun,
+        SessionItem,
+        Usage,
+        WaitFor,
+    )
+    from memstream.sessions import Session, SessionStore, SessionStores
 
 __version__ = "0.5.0"
 
 _HOMES = {
+    "aio.client": ("AsyncAgentKitClient",),
     "client": ("AgentKitClient",),
     "errors": (
         "Aborted",
@@ -44,26 +61,60 @@ _HOMES = {
         "Unavailable",
         "Unreachable",
     ),
-    "memories": ("Memory", "MemorySearchResult", "MemoryStore", "MemoryStores", "SearchResults", "WaitFor"),
-    "pipelines": ("Lane", "Pipeline", "PipelineRun", "Pipelines"),
-    "sessions": ("NewItem", "Session", "SessionItem", "SessionStore", "SessionStores"),
+    "memories": (
+        "Memory",
+        "MemorySearchResult",
+        "MemoryStore",
+        "MemoryStores",
+        "SearchResults",
+    ),
+    "pipelines": (
+        "Pipeline",
+        "Pipelines",
+    ),
+    "records": (
+        "ErasureReceipt",
+        "Evidence",
+        "ExtractedMemory",
+        "Lane",
+        "MemoryChange",
+        "MemoryVersion",
+        "NewItem",
+        "Permission",
+        "PipelineRun",
+        "SessionItem",
+        "Usage",
+        "WaitFor",
+    ),
+    "sessions": (
+        "Session",
+        "SessionStore",
+        "SessionStores",
+    ),
 }
 
 __all__ = [
     "Aborted",
     "AgentKitClient",
     "AlreadyExists",
+    "AsyncAgentKitClient",
+    "ErasureReceipt",
+    "Evidence",
+    "ExtractedMemory",
     "FailedPrecondition",
     "InternalError",
     "InvalidParameterValue",
     "Lane",
     "Memory",
+    "MemoryChange",
     "MemorySearchResult",
     "MemoryStore",
     "MemoryStores",
+    "MemoryVersion",
     "MemstreamError",
     "NewItem",
     "NotFound",
+    "Permission",
     "PermissionDenied",
     "Pipeline",
     "PipelineRun",
@@ -77,6 +128,7 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Unreachable",
+    "Usage",
     "WaitFor",
     "__version__",
 ]
@@ -87,3 +139,7 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(import_module(f"memstream.{module}"), name)
     raise AttributeError(f"module 'memstream' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 
 from memstream.errors import Aborted, MemstreamError
-from memstream.pipelines import Pipeline, PipelineRun
+from memstream.pipelines import Pipeline
+from memstream.records import PipelineRun
 
 POLL_S = 0.25
 BUSY = ("waiting", "due", "running", "unanswered", "waiting_provider")

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from memstream.errors import MemstreamError, NotFound
-from memstream.sessions import Session, SessionItem, SessionStore
+from memstream.records import SessionItem
+from memstream.sessions import Session, SessionStore
 from memstream.values import dumps
 
 PAGE = 100

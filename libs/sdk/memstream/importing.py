@@ -18,7 +18,8 @@ from memstream.conversations import Conversation, ConversationFile, FileChanged,
 from memstream.errors import Aborted, AlreadyExists, MemstreamError, NotFound
 from memstream.memories import MemoryStore
 from memstream.pipelines import Pipeline
-from memstream.sessions import NewItem, Session, SessionStore
+from memstream.records import NewItem
+from memstream.sessions import Session, SessionStore
 from memstream.values import dumps
 
 CONTINUOUS = "CONTINUOUS"

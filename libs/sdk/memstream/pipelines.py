@@ -1,77 +1,30 @@
+# Made by libs/sdk/generate.py from aio/pipelines.py; change that one.
 """Pipelines, which distil a session store's conversations into a memory store, and their runs and lanes."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
 from typing import Any
 
-from memstream.transport import Transport, bare, segment
-from memstream.values import given, time_of
+from memstream.records import Lane, PipelineRun, Usage
+from memstream.stores import Bound
+from memstream.transport import Transport
+from memstream.values import bare, changes, given, last_segment, one_of, segment, snapshot
 
 COLLECTION = "memory-pipelines"
+SESSION_STORES, MEMORY_STORES = "session-stores", "memory-stores"
+TRIGGERS = ("MANUAL_ONLY", "SCHEDULED", "CONTINUOUS")
 
 
 @dataclass(frozen=True)
-class PipelineRun:
-    """`state` is PENDING, RUNNING, SUCCEEDED, FAILED or CANCELED."""
+class Pipeline(Bound):
+    """A snapshot of a pipeline's record. Stores are in the form `session-stores/<name>`, `memory-stores/<id>`.
 
-    name: str
-    state: str | None = None
-    error: str | None = None
-    create_time: datetime | None = None
-    end_time: datetime | None = None
-
-    @property
-    def id(self) -> str:
-        return self.name.rpartition("/")[2]
-
-    @property
-    def has_ended(self) -> bool:
-        return self.state not in ("PENDING", "RUNNING")
-
-    @classmethod
-    def of(cls, raw: Mapping[str, Any]) -> PipelineRun:
-        return cls(
-            name=raw["name"],
-            state=raw.get("state"),
-            error=raw.get("error"),
-            create_time=time_of(raw.get("create_time")),
-            end_time=time_of(raw.get("end_time")),
-        )
-
-
-@dataclass(frozen=True)
-class Lane:
-    """Where the pipeline stands with one actor; `behind` is the number of items not yet distilled.
-
-    `state` is settled, waiting, due, running, unanswered, waiting_provider or parked.
+    `CONTINUOUS` distils an actor `quiet_period_s` after their last item, `max_wait_s` after the first at the latest;
+    `SCHEDULED` about once a day; `MANUAL_ONLY` when it is run. `daily_token_budget` is per UTC day; None has no end.
     """
-
-    actor_id: str
-    state: str | None = None
-    behind: int = 0
-    attempts: int = 0
-    reason: str | None = None
-    due_time: datetime | None = None
-
-    @classmethod
-    def of(cls, raw: Mapping[str, Any]) -> Lane:
-        return cls(
-            actor_id=raw["actor_id"],
-            state=raw.get("state"),
-            behind=int(raw.get("behind") or 0),
-            attempts=int(raw.get("attempts") or 0),
-            reason=raw.get("reason"),
-            due_time=time_of(raw.get("due_time")),
-        )
-
-
-@dataclass(frozen=True)
-class Pipeline:
-    """A snapshot of a pipeline's record; its methods go to the server."""
 
     name: str
     session_store: str
@@ -80,57 +33,110 @@ class Pipeline:
     display_name: str | None = None
     model: str | None = None
     instructions: str | None = None
+    enabled: bool | None = None
+    quiet_period_s: float | None = None
+    max_wait_s: float | None = None
+    daily_token_budget: int | None = None
     etag: str | None = None
     create_time: datetime | None = None
     update_time: datetime | None = None
-    _transport: Transport = field(default=None, repr=False, compare=False)  # type: ignore[assignment]
-
-    @property
-    def id(self) -> str:
-        return self.name.rpartition("/")[2]
 
     @classmethod
     def of(cls, raw: Mapping[str, Any], transport: Transport) -> Pipeline:
         policy = raw.get("dreamer_policy") or {}
-        return cls(
-            name=raw["name"],
-            session_store=raw["session_store"],
-            memory_store=raw["memory_store"],
-            trigger=policy.get("trigger") or "MANUAL_ONLY",
-            display_name=raw.get("display_name"),
-            model=policy.get("model") or raw.get("model"),
-            instructions=policy.get("instructions"),
-            etag=raw.get("etag"),
-            create_time=time_of(raw.get("create_time")),
-            update_time=time_of(raw.get("update_time")),
-            _transport=transport,
-        )
+        said = {**raw, **given(**policy)}
+        return snapshot(cls, said, trigger=policy.get("trigger") or "MANUAL_ONLY", _transport=transport)
+
+    @property
+    def id(self) -> str:
+        return last_segment(self.name)
 
     @property
     def _path(self) -> str:
         return f"/{COLLECTION}/{segment(self.id)}"
 
+    def update(
+        self,
+        *,
+        display_name: str | None = None,
+        model: str | None = None,
+        instructions: str | None = None,
+        trigger: str | None = None,
+        quiet_period_s: float | None = None,
+        max_wait_s: float | None = None,
+        daily_token_budget: int | None = None,
+        clear: Sequence[str] = (),
+        etag: str | None = None,
+    ) -> Pipeline:
+        """Changes what is given and gives the fields named in `clear` their defaults; returns the new snapshot.
+
+        With `etag` it raises `Aborted` when the pipeline has changed since. For its creator or an admin.
+        """
+        if trigger is not None:
+            one_of("trigger", trigger, TRIGGERS)
+        mask, body = changes(
+            clear,
+            display_name=display_name,
+            model=model,
+            instructions=instructions,
+            trigger=trigger,
+            quiet_period_s=quiet_period_s,
+            max_wait_s=max_wait_s,
+            daily_token_budget=daily_token_budget,
+        )
+        paths = (
+            name if name == "display_name" else f"dreamer_policy.{name}" for name in mask["update_mask"].split(",")
+        )
+        policy = {name: value for name, value in body.items() if name != "display_name"}
+        raw = self._transport.send(
+            "PATCH",
+            self._path,
+            params={"update_mask": ",".join(paths)},
+            body={"name": self.name, "dreamer_policy": policy, **given(display_name=display_name, etag=etag)},
+        )
+        return Pipeline.of(raw, self._transport)
+
+    def delete(self) -> None:
+        """With its runs and lanes; memories are kept. For its creator or an admin."""
+        self._transport.send("DELETE", self._path)
+
     def run(self) -> PipelineRun:
-        """Starts a run over every actor; raises `Aborted` while one is active."""
-        return PipelineRun.of(self._transport.send("POST", f"{self._path}/run", body={}, key=str(uuid.uuid4())))
+        """Starts a run over everything that is stored now; raises `Aborted`, naming it, while one is active."""
+        return snapshot(PipelineRun, self._transport.create(f"{self._path}/run"))
 
     def get_run(self, run_id: str) -> PipelineRun:
         """By its number, or its whole name."""
-        return PipelineRun.of(self._transport.get(f"{self._path}/runs/{segment(run_id.rpartition('/')[2])}"))
+        number = segment(bare(f"{self.name}/runs", run_id))
+        return snapshot(PipelineRun, self._transport.get(f"{self._path}/runs/{number}"))
 
     def runs(self, *, page_size: int | None = None) -> Iterator[PipelineRun]:
-        raws = self._transport.pages(f"{self._path}/runs", "pipeline_runs", page_size=page_size)
-        return (PipelineRun.of(raw) for raw in raws)
+        """The latest started first; `page_size` (1 to 100) a request."""
+        for raw in self._transport.pages(f"{self._path}/runs", "pipeline_runs", page_size=page_size):
+            yield snapshot(PipelineRun, raw)
 
     def lanes(
         self, *, state: str | None = None, actor_id: str | None = None, page_size: int | None = None
     ) -> Iterator[Lane]:
+        """Where it stands with each actor, by actor; `page_size` (1 to 100) a request. For its creator or an admin."""
         params = {"state": state, "actor_id": actor_id}
-        raws = self._transport.pages(f"{self._path}/lanes", "lanes", page_size=page_size, params=params)
-        return (Lane.of(raw) for raw in raws)
+        for raw in self._transport.pages(f"{self._path}/lanes", "lanes", page_size=page_size, params=params):
+            yield snapshot(Lane, raw)
+
+    def redrive(self, actor_id: str | None = None) -> int:
+        """Tries failing and parked lanes again at once, one actor's or all; returns how many."""
+        answer = self._transport.send("POST", f"{self._path}/lanes:redrive", body=given(actor_id=actor_id))
+        return int(answer.get("redriven") or 0)
+
+    def usage(self, *, since: date | None = None, until: date | None = None) -> list[Usage]:
+        """Calls and tokens by day (UTC), model and outcome; both ends are included. For its creator or an admin."""
+        params = {"from": since and since.isoformat(), "to": until and until.isoformat()}
+        answer = self._transport.get(f"{self._path}/usage", params)
+        return [snapshot(Usage, raw) for raw in answer.get("usage") or ()]
 
 
 class Pipelines:
+    """`AgentKitClient.pipelines`."""
+
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
@@ -145,14 +151,18 @@ class Pipelines:
         instructions: str | None = None,
         quiet_period_s: float | None = None,
         max_wait_s: float | None = None,
+        daily_token_budget: int | None = None,
     ) -> Pipeline:
-        """A new pipeline; `trigger` is MANUAL_ONLY, SCHEDULED or CONTINUOUS. One per pair, else `AlreadyExists`."""
-        raw = self._transport.send(
-            "POST",
+        """A new pipeline; one for a pair of stores, else `AlreadyExists`. Fields are explained at `Pipeline`.
+
+        Needs READ on the session store and WRITE on the memory store. Stores are named bare or in their long form.
+        """
+        one_of("trigger", trigger, TRIGGERS)
+        raw = self._transport.create(
             f"/{COLLECTION}",
             body=given(
-                session_store=f"session-stores/{bare('session-stores', session_store)}",
-                memory_store=f"memory-stores/{bare('memory-stores', memory_store)}",
+                session_store=f"{SESSION_STORES}/{bare(SESSION_STORES, session_store)}",
+                memory_store=f"{MEMORY_STORES}/{bare(MEMORY_STORES, memory_store)}",
                 display_name=display_name,
                 dreamer_policy=given(
                     trigger=trigger,
@@ -160,15 +170,16 @@ class Pipelines:
                     instructions=instructions,
                     quiet_period_s=quiet_period_s,
                     max_wait_s=max_wait_s,
+                    daily_token_budget=daily_token_budget,
                 ),
             ),
-            key=str(uuid.uuid4()),
         )
         return Pipeline.of(raw, self._transport)
 
     def list(self, *, page_size: int | None = None) -> Iterator[Pipeline]:
-        raws = self._transport.pages(f"/{COLLECTION}", "memory_pipelines", page_size=page_size)
-        return (Pipeline.of(raw, self._transport) for raw in raws)
+        """Those both of whose stores the caller may read, the oldest first; `page_size` (1 to 100) a request."""
+        for raw in self._transport.pages(f"/{COLLECTION}", "memory_pipelines", page_size=page_size):
+            yield Pipeline.of(raw, self._transport)
 
     def get(self, name: str) -> Pipeline:
         """By its id, or as `memory-pipelines/<id>`."""

@@ -1,46 +1,48 @@
-"""How a request is sent: pooled connections, deadlines, and repeats where repeating is safe.
-
-429 and 503 promise that nothing was written, so any request may be repeated after them. When the answer was lost, a
-request is repeated only if it reads or carries an Idempotency-Key.
-"""
+# Made by libs/sdk/generate.py from aio/transport.py; change that one.
+"""How a request is sent: pooled connections, deadlines, and repeats where repeating is safe (`memstream.retries`)."""
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
-from urllib.parse import quote
 
 import httpx
 
-from memstream.errors import MemstreamError, Unreachable, error_of
-from memstream.values import dumps
+from memstream import __version__
+from memstream.errors import MemstreamError, Unavailable, Unreachable, error_of
+from memstream.http import Headers, sleep
+from memstream.retries import Attempts, backoff_s
+from memstream.sse import EventReader, ServerEvent
+from memstream.values import PAGE_MAX, check_page_size, dumps
 
 BASE = "/api/2.0/agents"
-TIMEOUT = httpx.Timeout(60.0, connect=5.0)
+TIMEOUT_S = 60.0
+CONNECT_TIMEOUT_S = 5.0
 LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=32)
-WAITING_STATUSES = (429, 503)
-WAITING_BUDGET_S = 60.0
-LONGEST_WAIT_S = 20.0
-LOST_ANSWER_DELAYS_S = (0.2, 0.4, 0.8)
-
-Headers = Callable[[], Mapping[str, str]]
 
 
 class Transport:
-    """Thread-safe. `headers` gives the Authorization header anew for each request."""
+    """`headers` says who asks, anew for each attempt. `timeout_s` is how long an answer may let wait for itself."""
 
-    def __init__(self, base_url: str, headers: Headers, *, transport: httpx.BaseTransport | None = None) -> None:
-        self.base_url = base_url.rstrip("/")
+    def __init__(
+        self, base_url: str, headers: Headers, *, timeout_s: float, transport: httpx.BaseTransport | None
+    ) -> None:
+        self.base_url = base_url
         self._headers = headers
-        self._client = httpx.Client(base_url=self.base_url, timeout=TIMEOUT, limits=LIMITS, transport=transport)
+        self._timeout_s = timeout_s
+        self._client = httpx.Client(base_url=base_url, limits=LIMITS, transport=transport)
 
     def close(self) -> None:
         self._client.close()
 
-    def get(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        return self.send("GET", path, params=params, repeatable=True)
+    def get(self, path: str, params: Mapping[str, Any] | None = None, *, wait_s: float = 0.0) -> dict[str, Any]:
+        return self.send("GET", path, params=params, is_safe=True, wait_s=wait_s)
+
+    def create(self, path: str, *, params: Mapping[str, Any] | None = None, body: Any = None) -> dict[str, Any]:
+        """A POST under an Idempotency-Key of its own, so that it is done once however often it is sent."""
+        return self.send("POST", path, params=params, body=body or {}, key=str(uuid.uuid4()))
 
     def send(
         self,
@@ -50,47 +52,117 @@ class Transport:
         params: Mapping[str, Any] | None = None,
         body: Any = None,
         key: str | None = None,
-        repeatable: bool = False,
+        is_safe: bool = False,
+        wait_s: float = 0.0,
     ) -> dict[str, Any]:
-        """The answer's JSON object; `key` is the Idempotency-Key. Raises `MemstreamError`."""
-        headers = {"Accept": "application/json", **({"Idempotency-Key": key} if key else {})}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        content = None if body is None else dumps(body)
-        asked = {name: value for name, value in (params or {}).items() if value is not None}
-        delays = iter(LOST_ANSWER_DELAYS_S)
-        deadline = time.monotonic() + WAITING_BUDGET_S
-        while True:
-            try:
-                answer = self._client.request(
-                    method, f"{BASE}{path}", params=asked, content=content, headers={**headers, **self._headers()}
-                )
-            except httpx.TransportError as lost:
-                is_safe = repeatable or key is not None or isinstance(lost, httpx.ConnectError)
-                delay = next(delays, None) if is_safe else None
-                if delay is None:
-                    raise self._unreachable(lost) from lost
-                time.sleep(delay)
-                continue
-            if answer.is_success:
-                return _object(answer)
-            wait_s = _retry_after_s(answer)
-            if answer.status_code not in WAITING_STATUSES or time.monotonic() + wait_s > deadline:
-                raise error_of(answer.status_code, _json(answer))
-            time.sleep(wait_s * (1 + random.random() / 4))  # noqa: S311 - jitter
+        """The answer's JSON object. `key` is the Idempotency-Key; `is_safe` says that a repeat does no harm.
+
+        The server may take `wait_s` longer than usual. Raises `MemstreamError`.
+        """
+        headers = {"Idempotency-Key": key} if key else {}
+        answer = self._answer(
+            method, path, params=params, body=body, headers=headers, is_safe=is_safe or key is not None, wait_s=wait_s
+        )
+        return _object(answer)
 
     def pages(
-        self, path: str, field: str, *, page_size: int | None, params: Mapping[str, Any] | None = None
+        self,
+        path: str,
+        field: str,
+        *,
+        page_size: int | None,
+        params: Mapping[str, Any] | None = None,
+        first: Mapping[str, Any] | None = None,
+        wait_s: float = 0.0,
+        maximum: int = PAGE_MAX,
     ) -> Iterator[dict[str, Any]]:
-        """Every element of a list, page after page."""
-        check_page_size(page_size)
-        token: str | None = None
+        """Every element of a list, page after page. `first` is asked, and `wait_s` waited, with the first one only."""
+        check_page_size(page_size, maximum=maximum)
+        asked = {**(params or {}), "page_size": page_size}
+        page = self.get(path, {**asked, **(first or {})}, wait_s=wait_s)
         while True:
-            page = self.get(path, {**(params or {}), "page_size": page_size, "page_token": token})
             yield from page.get(field) or ()
             token = page.get("next_page_token")
             if not token:
                 return
+            page = self.get(path, {**asked, "page_token": token})
+
+    def events(self, path: str, *, params: Mapping[str, Any], after: str | None) -> Generator[ServerEvent, None, None]:
+        """Server-sent events for ever, from the one called `after` on; a cut is made good, however long it lasts.
+
+        Raises what the server answers to who may no longer ask.
+        """
+        failures = 0
+        while True:
+            try:
+                answer = self._answer(
+                    "GET",
+                    path,
+                    params=params,
+                    headers={"Accept": "text/event-stream", **({"Last-Event-ID": after} if after else {})},
+                    is_safe=True,
+                    is_stream=True,
+                )
+            except (Unreachable, Unavailable):
+                if after is None:
+                    raise
+            else:
+                reader = EventReader()
+                try:
+                    with suppress(httpx.TransportError):
+                        for line in answer.iter_lines():
+                            if event := reader.feed(line):
+                                after, failures = event.id, 0
+                                yield event
+                finally:
+                    answer.close()
+            failures += 1
+            sleep(backoff_s(failures))
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: Any = None,
+        headers: Mapping[str, str],
+        is_safe: bool,
+        is_stream: bool = False,
+        wait_s: float = 0.0,
+    ) -> httpx.Response:
+        fixed = {"Accept": "application/json", "User-Agent": f"memstream/{__version__}", **headers}
+        if body is not None:
+            fixed["Content-Type"] = "application/json"
+        content = None if body is None else dumps(body)
+        asked = {name: value for name, value in (params or {}).items() if value is not None}
+        timeout = httpx.Timeout(self._timeout_s + wait_s, connect=CONNECT_TIMEOUT_S)
+        attempts = Attempts(is_safe=is_safe)
+        while True:
+            request = self._client.build_request(
+                method,
+                f"{BASE}{path}",
+                params=asked,
+                content=content,
+                headers={**fixed, **self._headers()},
+                timeout=timeout,
+            )
+            try:
+                answer = self._client.send(request, stream=is_stream)
+                if is_stream and not answer.is_success:
+                    answer.read()
+            except httpx.TransportError as lost:
+                delay_s = attempts.after_loss(lost)
+                if delay_s is None:
+                    raise self._unreachable(lost) from lost
+            else:
+                if answer.is_success:
+                    return answer
+                error = error_of(answer.status_code, _json(answer))
+                delay_s = attempts.after_answer(answer.status_code, error.reason, answer.headers.get("Retry-After"))
+                if delay_s is None:
+                    raise error
+            sleep(delay_s)
 
     def _unreachable(self, lost: httpx.TransportError) -> MemstreamError:
         what = "did not answer in time" if isinstance(lost, httpx.TimeoutException) else "cannot be reached"
@@ -98,29 +170,6 @@ class Transport:
             f"{self.base_url} {what}: {lost or type(lost).__name__}",
             hint="is it running? `make run` starts one; --url or MEMSTREAM_URL names another",
         )
-
-
-def segment(text: str) -> str:
-    """An id as a segment of a URL."""
-    return quote(text, safe=":@+~")
-
-
-def bare(collection: str, name: str) -> str:
-    """The id of `name`, which may be given as `collection/id`."""
-    found = name.removeprefix(f"{collection}/")
-    if not found or "/" in found:
-        raise ValueError(f"'{name}' is neither an id nor '{collection}/<id>'")
-    return found
-
-
-def check_page_size(size: int | None, what: str = "page_size") -> None:
-    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 100):
-        raise ValueError(f"{what} must be a whole number from 1 to 100")
-
-
-def _retry_after_s(answer: httpx.Response) -> float:
-    text = answer.headers.get("Retry-After", "")
-    return min(float(text), LONGEST_WAIT_S) if text.isdigit() else 1.0
 
 
 def _json(answer: httpx.Response) -> Any:
