@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import warnings
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +15,7 @@ from memstream import retries
 from memstream.aio.client import AsyncAgentKitClient
 from memstream.aio.sessions import Session as AwaitedSession
 from memstream.errors import AlreadyExists, InternalError, MemstreamError, PermissionDenied, Unavailable, Unreachable
-from memstream.records import NewItem
+from memstream.records import NewItem, Usage
 from memstream.sessions import Session
 from tests.support.sdk import Face, both_clients, everything, face, public_methods
 from tests.support.standalone import ROOT
@@ -183,7 +183,7 @@ async def test_what_was_refused_before_it_began_waits_as_told(kind: str, status:
 async def test_untold_waits_double_up_to_a_bound(
     kind: str, slept: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retries.random, "random", lambda: 0.0)
+    monkeypatch.setattr("memstream.retries.random.random", lambda: 0.0)
     script = Script(*[refused(503, "UNAVAILABLE") for _ in range(8)], ok())
 
     await (await session(kind, script)).clear_items()
@@ -370,6 +370,34 @@ async def test_many_positions_are_asked_a_hundred_at_a_time_in_order(kind: str) 
 
     asked = [request.url.params["positions"].split(",") for request in script.asked]
     assert asked == [[str(n) for n in range(1, 101)], [str(n) for n in range(101, 151)]]
+
+
+@both_clients
+async def test_a_replay_names_its_actor_and_its_store(kind: str) -> None:
+    script = Script()
+    pipeline = await store(kind, script, PIPELINE)
+    script.answers = [ok(name=f"{PIPELINE}/replays/r", state="RUNNING"), ok(name=f"{PIPELINE}/replays/r")]
+
+    begun = await pipeline.replay(actor_id="ines", memory_store="other")
+    await pipeline.get_replay(begun.name)
+
+    assert not begun.has_ended
+    assert script.body() == {"actor_id": "ines", "memory_store": "memory-stores/other"}
+    paths = [request.url.path.partition("memory-pipelines/")[2] for request in script.asked]
+    assert paths == ["p:replay", "p/replays/r"]
+
+
+@both_clients
+async def test_usage_is_asked_and_told_by_day(kind: str) -> None:
+    row = {"day": "2026-03-01", "model": "m", "outcome": "ok", "calls": 2, "prompt_tokens": 30, "completion_tokens": 4}
+    script = Script()
+    pipeline = await store(kind, script, PIPELINE)
+    script.answers = [httpx.Response(200, json={"usage": [row]})]
+
+    found = await pipeline.usage(since=date(2026, 3, 1))
+
+    assert found == [Usage(date(2026, 3, 1), "m", "ok", calls=2, prompt_tokens=30, completion_tokens=4)]
+    assert dict(script.asked[0].url.params) == {"from": "2026-03-01"}
 
 
 @both_clients

@@ -68,7 +68,10 @@ class WaitFor:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Where something was said. `session_store` is `session-stores/<name>`; `available` while the items are there."""
+    """Where something was said. `session_store` is `session-stores/<name>`.
+
+    `available`, whether the items are still there, is looked up by `get` alone; elsewhere it is None.
+    """
 
     session_store: str
     session_id: str
@@ -113,7 +116,7 @@ class MemoryChange:
     """An event of a watch; the text is read with `get`. `id` is where to go on from.
 
     `change` is `ready` (the watch stands; nothing after it is missed), `reset` (changes were lost: list again), or what
-    happened to the entry `name`.
+    happened: `set`, `retired` or `erased`.
     """
 
     id: str
@@ -160,6 +163,25 @@ class ErasureReceipt:
 @dataclass(frozen=True)
 class PipelineRun:
     """`state` is `PENDING`, `RUNNING`, `SUCCEEDED`, `FAILED` or `CANCELED`."""
+
+    name: str
+    state: str | None = None
+    error: str | None = None
+    create_time: datetime | None = None
+    end_time: datetime | None = None
+
+    @property
+    def id(self) -> str:
+        return last_segment(self.name)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state not in ("PENDING", "RUNNING")
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A session store distilled anew, actor by actor. `state` is one of those of a run."""
 
     name: str
     state: str | None = None

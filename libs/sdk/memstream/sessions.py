@@ -101,19 +101,19 @@ class Session(Bound):
         (100 a request, any number in all).
         """
         check_page_size(page_size)
-        if positions is None:
-            params = {"order_by": order_by, "after": after}
-            raws = self._transport.pages(f"{self._path}/items", "session_items", page_size=page_size, params=params)
-            for raw in raws:
-                yield SessionItem.of(raw)
-            return
-        if after is not None:
+        if positions is not None and after is not None:
             raise ValueError("positions cannot be combined with after")
-        wanted = sorted(set(positions), reverse=order_by != "create_time asc")
-        for start in range(0, len(wanted), POSITIONS_MAX):
-            numbers = ",".join(map(str, wanted[start : start + POSITIONS_MAX]))
-            page = self._transport.get(f"{self._path}/items", {"order_by": order_by, "positions": numbers})
-            for raw in page.get("session_items") or ():
+        asked: list[Mapping[str, Any]] = [{"after": after}]
+        if positions is not None:
+            asked = [{"positions": numbers} for numbers in _hundreds(positions, order_by)]
+        for params in asked:
+            raws = self._transport.pages(
+                f"{self._path}/items",
+                "session_items",
+                page_size=page_size if positions is None else None,
+                params={"order_by": order_by, **params},
+            )
+            for raw in raws:
                 yield SessionItem.of(raw)
 
     def append_items(
@@ -302,3 +302,10 @@ class SessionStores:
         """By its name, or as `session-stores/<name>`."""
         raw = self._transport.get(f"/{COLLECTION}/{segment(bare(COLLECTION, name))}")
         return SessionStore.of(raw, self._transport)
+
+
+def _hundreds(positions: Iterable[int], order_by: str | None) -> Iterator[str]:
+    """The positions in the asked direction, as many in one text as one request may name."""
+    wanted = sorted(set(positions), reverse=order_by != "create_time asc")
+    for start in range(0, len(wanted), POSITIONS_MAX):
+        yield ",".join(map(str, wanted[start : start + POSITIONS_MAX]))

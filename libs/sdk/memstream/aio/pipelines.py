@@ -9,7 +9,7 @@ from typing import Any
 
 from memstream.aio.stores import Bound
 from memstream.aio.transport import Transport
-from memstream.records import Lane, PipelineRun, Usage
+from memstream.records import Lane, PipelineRun, Replay, Usage
 from memstream.values import bare, changes, given, last_segment, one_of, segment, snapshot
 
 COLLECTION = "memory-pipelines"
@@ -125,6 +125,20 @@ class Pipeline(Bound):
         """Tries failing and parked lanes again at once, one actor's or all; returns how many."""
         answer = await self._transport.send("POST", f"{self._path}/lanes:redrive", body=given(actor_id=actor_id))
         return int(answer.get("redriven") or 0)
+
+    async def replay(self, *, actor_id: str | None = None, memory_store: str | None = None) -> Replay:
+        """Distils everything anew, of one actor or of all, into the pipeline's own memory store or into another.
+
+        For the pipeline's creator or an admin, who needs WRITE on another store.
+        """
+        target = f"{MEMORY_STORES}/{bare(MEMORY_STORES, memory_store)}" if memory_store is not None else None
+        body = given(actor_id=actor_id, memory_store=target)
+        return snapshot(Replay, await self._transport.create(f"{self._path}:replay", body=body))
+
+    async def get_replay(self, replay_id: str) -> Replay:
+        """By its id, or its whole name."""
+        replay = segment(bare(f"{self.name}/replays", replay_id))
+        return snapshot(Replay, await self._transport.get(f"{self._path}/replays/{replay}"))
 
     async def usage(self, *, since: date | None = None, until: date | None = None) -> list[Usage]:
         """Calls and tokens by day (UTC), model and outcome; both ends are included. For its creator or an admin."""
