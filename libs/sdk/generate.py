@@ -21,6 +21,7 @@ RULES = (
     (r"\bAsync(?=Generator\b|Iterator\b)", ""),
     (r"\bhttpx\.Async(?=Client\b|BaseTransport\b)", "httpx."),
     (r"\b__a(?=enter__|exit__)", "__"),
+    (r"\baclosing\b", "closing"),
     (r"\.a(?=close\(|read\(|iter_lines\()", "."),
 )
 

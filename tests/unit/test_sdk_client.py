@@ -508,7 +508,7 @@ async def test_a_watch_goes_on_after_the_last_event_when_it_is_cut(kind: str, sl
 
 @both_clients
 async def test_what_a_newer_server_says_besides_is_no_problem(kind: str) -> None:
-    script = Script(ok(name=STORE, create_time="yesterday", update_time="2026-03-01T10:00:00.5Z", new_field={"a": 1}))
+    script = Script(ok(name=STORE, create_time="yesterday", update_time="2026-03-01T10:00:00.500Z", new_field={"a": 1}))
 
     found = await client(kind, script).session_stores.get("talks")
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import builtins
 import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, ClassVar
@@ -27,6 +28,7 @@ from memstream.values import (
 )
 
 COLLECTION = "memory-stores"
+MAX_WAIT_MS = 30_000
 WRITE_MODE = "MANAGED_MEMORY_ENTRY_WRITE_MODE_"
 WRITE_MODES = ("EXCLUSIVE", "OVERWRITE", "APPEND")
 
@@ -309,7 +311,7 @@ class MemoryStore(Store):
             page_size=page_size,
             params=params,
             first={**waiting, "max_wait_ms": max_wait_ms},
-            wait_s=(max_wait_ms or 0) / 1000,
+            wait_s=_wait_s(wait_for, max_wait_ms),
         )
         for raw in raws:
             yield Memory.of(raw, self._transport)
@@ -352,7 +354,7 @@ class MemoryStore(Store):
                 max_wait_ms=max_wait_ms,
             ),
             is_safe=True,
-            wait_s=(max_wait_ms or 0) / 1000,
+            wait_s=_wait_s(wait_for, max_wait_ms),
         )
         return SearchResults.of(answer, self._transport)
 
@@ -364,14 +366,13 @@ class MemoryStore(Store):
         The first event is `ready`, or after `last_event_id` (the `id` of an event of the last 7 days) `reset` when
         changes since then are lost. A cut connection is made again and goes on after the last event.
         """
-        events = self._transport.events(
-            f"{self._path}/entries:watch", params={"actor_id": actor_id}, after=last_event_id
-        )
+        path, params = f"{self._path}/entries:watch", {"actor_id": actor_id}
         is_ready = False
-        for event in events:
-            if event.name != "ready" or not is_ready:
-                yield snapshot(MemoryChange, event.data, id=event.id, change=event.name)
-            is_ready = True
+        with closing(self._transport.events(path, params=params, after=last_event_id)) as events:
+            for event in events:
+                if event.name != "ready" or not is_ready:
+                    yield snapshot(MemoryChange, event.data, id=event.id, change=event.name)
+                is_ready = True
 
 
 class MemoryStores:
@@ -418,6 +419,13 @@ class MemoryStores:
         """By its id, or as `memory-stores/<id>`."""
         raw = self._transport.get(f"/{COLLECTION}/{segment(bare(COLLECTION, store_id))}")
         return MemoryStore.of(raw, self._transport)
+
+
+def _wait_s(wait_for: WaitFor | None, max_wait_ms: int | None) -> float:
+    """How much longer than usual the server may take; it has a default of its own for how long it waits."""
+    if max_wait_ms is None:
+        max_wait_ms = MAX_WAIT_MS if wait_for else 0
+    return max_wait_ms / 1000
 
 
 def _mask(fields: str | Sequence[str] | None) -> str | None:

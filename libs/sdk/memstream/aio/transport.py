@@ -19,6 +19,7 @@ from memstream.values import PAGE_MAX, check_page_size, dumps
 BASE = "/api/2.0/agents"
 TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 5.0
+SILENCE_S = 30.0  # a stream says something every 15 s
 LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=32)
 
 
@@ -104,6 +105,7 @@ class Transport:
                     headers={"Accept": "text/event-stream", **({"Last-Event-ID": after} if after else {})},
                     is_safe=True,
                     is_stream=True,
+                    wait_s=SILENCE_S,
                 )
             except (Unreachable, Unavailable):
                 if after is None:
