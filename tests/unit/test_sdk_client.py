@@ -210,8 +210,9 @@ async def test_a_server_that_is_not_there_is_given_four_chances(kind: str, slept
 
 
 @both_clients
-async def test_an_unknown_outcome_is_repeated_only_under_a_key(kind: str, slept: list[float]) -> None:
-    unknown = refused(500, "INTERNAL_ERROR", reason="OUTCOME_UNKNOWN")
+@pytest.mark.parametrize("status", [500, 502, 504])
+async def test_an_unknown_outcome_is_repeated_only_under_a_key(kind: str, status: int, slept: list[float]) -> None:
+    unknown = refused(status, "INTERNAL_ERROR", reason="OUTCOME_UNKNOWN" if status == 500 else None)
     keyed, plain = Script(unknown, ok()), Script(unknown)
 
     await (await session(kind, keyed)).append_items([1])

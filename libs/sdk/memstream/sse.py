@@ -19,11 +19,10 @@ class EventReader:
         self._fields: dict[str, str] = {}
 
     def feed(self, line: str) -> ServerEvent | None:
-        """The event that this line ends, if it ends one. Comments are left out."""
+        """The event that this line ends, if it ends one. A comment is a field without a name, and no event."""
         if line:
             name, _, value = line.partition(":")
-            if name:
-                self._fields[name] = value.removeprefix(" ")
+            self._fields[name] = value.removeprefix(" ")
             return None
         ended, self._fields = self._fields, {}
         if "event" not in ended:
