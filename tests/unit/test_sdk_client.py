@@ -508,6 +508,19 @@ async def test_a_watch_goes_on_after_the_last_event_when_it_is_cut(kind: str, sl
 
 
 @both_clients
+async def test_a_search_without_scores_is_read_from_the_older_list(kind: str) -> None:
+    script = Script()
+    facts = await store(kind, script, MEMORIES)
+    script.answers = [httpx.Response(200, json={"managed_memory_entries": [{**RAW, "name": ENTRY}], "settled": False})]
+
+    found = await facts.search(actor_id="ines", query="tea")
+
+    assert [(hit.memory.id, hit.score) for hit in found] == [("tea", None)]
+    assert found.settled is False
+    assert script.body()["page_size"] == 100
+
+
+@both_clients
 async def test_what_a_newer_server_says_besides_is_no_problem(kind: str) -> None:
     script = Script(ok(name=STORE, create_time="yesterday", update_time="2026-03-01T10:00:00.500Z", new_field={"a": 1}))
 

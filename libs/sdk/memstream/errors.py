@@ -5,6 +5,8 @@ MemstreamError                everything below
   NotFound 404                AlreadyExists 409        Aborted 409
   ResourceExhausted 429, Unavailable 503   raised only after retries; nothing was written
   InternalError 500           Unreachable              no answer came
+
+An argument that cannot be right is a `ValueError`, raised before any call.
 """
 
 from __future__ import annotations
