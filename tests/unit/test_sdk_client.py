@@ -508,6 +508,16 @@ async def test_a_watch_goes_on_after_the_last_event_when_it_is_cut(kind: str, sl
 
 
 @both_clients
+async def test_a_watch_without_a_server_to_begin_with_fails(kind: str, slept: list[float]) -> None:
+    script = Script()
+    facts = await store(kind, script, MEMORIES)
+    script.answers = [httpx.ConnectError("down") for _ in range(4)]
+
+    with pytest.raises(Unreachable):
+        await anext(facts.watch(last_event_id="1-1"))
+
+
+@both_clients
 async def test_a_search_without_scores_is_read_from_the_older_list(kind: str) -> None:
     script = Script()
     facts = await store(kind, script, MEMORIES)

@@ -93,9 +93,9 @@ class Transport:
     ) -> AsyncGenerator[ServerEvent, None]:
         """Server-sent events for ever, from the one called `after` on; a cut is made good, however long it lasts.
 
-        Raises what the server answers to who may no longer ask.
+        Raises when there is no server to begin with, and what it answers to who may no longer ask.
         """
-        failures = 0
+        has_begun, failures = False, 0
         while True:
             try:
                 answer = await self._answer(
@@ -108,9 +108,10 @@ class Transport:
                     wait_s=SILENCE_S,
                 )
             except (Unreachable, Unavailable):
-                if after is None:
+                if not has_begun:
                     raise
             else:
+                has_begun = True
                 reader = EventReader()
                 try:
                     with suppress(httpx.TransportError):
