@@ -1,22 +1,28 @@
 """`Idempotency-Key`: a repeat within 24 hours gets the first answer, once the same body proves that it is a repeat.
 
 A row holds hashes and the resource's name, never user text. It is written by the transaction that it protects, so an
-error keeps no key, and parallel repeats wait for the first.
+error keeps no key, and parallel repeats wait for the first. A key ends with what it made: after its deletion a repeat
+is a first call, so that what makes its keys from its data can make the data again.
 """
 
 import hashlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 from uuid import UUID
 
 from starlette.requests import Request
 
 from libs.chassis.auth import Caller
+from libs.chassis.database import Database
 from libs.chassis.errors import Aborted, InvalidParameter
 from libs.chassis.unit_of_work import Tx
 
 HEADER = "idempotency-key"
 REPLAYED = {"Idempotent-Replayed": "true"}
 NO_STORE = UUID(int=0)
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,32 +51,43 @@ def check_same(body_sha256: bytes, key: IdempotencyKey) -> None:
         raise Aborted("This Idempotency-Key was used with another body within the last 24 hours. Use a new key.")
 
 
-async def claim(tx: Tx, store_uid: UUID, key: IdempotencyKey, resource: str) -> str | None:
-    """Takes the key for `resource`, or returns the resource that an earlier request made with it."""
-    taken = await tx.execute(
-        "insert into idempotency_keys (store_uid, key_sha256, body_sha256, resource)"
-        " values ($1, $2, $3, $4) on conflict do nothing",
+async def recall(
+    reader: Database | Tx,
+    store_uid: UUID,
+    key: IdempotencyKey,
+    find: Callable[[str], Awaitable[Made | None]],
+    *,
+    hold: bool = False,
+) -> Made | None:
+    """What an earlier request made with this key, as `find` finds it by its name; None when there is no such thing."""
+    used = await reader.fetchrow(
+        "select body_sha256, resource from idempotency_keys"
+        f" where store_uid = $1 and key_sha256 = $2 {'for update' if hold else ''}",
         store_uid,
         key.key_sha256,
-        key.body_sha256,
-        resource,
     )
-    if taken:
-        return None
-    made = await recall(tx, store_uid, key)
-    if made is None:
-        raise Aborted("A request with this Idempotency-Key was just undone. Repeat it.")
+    made = None if used is None else await find(used["resource"])
+    if used is not None and made is not None:
+        check_same(used["body_sha256"], key)
     return made
 
 
-async def recall(tx: Tx, store_uid: UUID, key: IdempotencyKey) -> str | None:
-    """The resource that an earlier request made with this key, if there was one."""
-    row = await tx.fetchrow(
-        "select body_sha256, resource from idempotency_keys where store_uid = $1 and key_sha256 = $2",
-        store_uid,
-        key.key_sha256,
-    )
-    if row is None:
+async def claim(
+    tx: Tx, store_uid: UUID, key: IdempotencyKey, resource: str, find: Callable[[str], Awaitable[Made | None]]
+) -> Made | None:
+    """Takes the key for `resource`, or returns what an earlier request made with it, as long as `find` finds that."""
+    row = (store_uid, key.key_sha256, key.body_sha256, resource)
+    if await tx.execute(
+        "insert into idempotency_keys (store_uid, key_sha256, body_sha256, resource)"
+        " values ($1, $2, $3, $4) on conflict do nothing",
+        *row,
+    ):
         return None
-    check_same(row["body_sha256"], key)
-    return str(row["resource"])
+    made = await recall(tx, store_uid, key, find, hold=True)
+    if made is None and not await tx.execute(
+        "update idempotency_keys set body_sha256 = $3, resource = $4, created_at = now()"
+        " where store_uid = $1 and key_sha256 = $2",
+        *row,
+    ):
+        raise Aborted("A request with this Idempotency-Key was just undone. Repeat it.")
+    return made

@@ -111,32 +111,35 @@ class Stores:
         if self._creators == "admins" and not caller.admin:
             raise PermissionDenied(f"Only a workspace admin may create a {self.kind.noun} here.")
         self.kind.check_name(store_id)
+        store_uid = uuid7()
         async with self._unit_of_work.begin() as tx:
-            replayed = key is not None and await idempotency.claim(tx, NO_STORE, key, store_id) is not None
-            row = (
-                None
-                if replayed
-                else await tx.fetchrow(
-                    f"with s as (insert into {self.kind.table}"
-                    " (store_uid, workspace_id, store_id, description, metadata, options, creator_type, creator)"
-                    " values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (workspace_id, store_id) do nothing"
-                    " returning *),"
-                    " g as (insert into store_grants (store_uid, principal_type, principal, is_creator)"
-                    " select store_uid, creator_type, creator, true from s)"
-                    f" select {COLUMNS} from s",
-                    uuid7(),
-                    caller.workspace_id,
-                    store_id,
-                    description,
-                    json.dumps(dict(metadata)),
-                    json.dumps(dict(options)),
-                    caller.principal_type,
-                    caller.principal,
-                )
+
+            async def made(uid: str) -> Store | None:
+                row = await tx.fetchrow(f"select {COLUMNS} from {self.kind.table} s where store_uid = $1", UUID(uid))
+                return None if row is None else _store(row)
+
+            if key and (earlier := await idempotency.claim(tx, NO_STORE, key, str(store_uid), made)):
+                return earlier, True
+            row = await tx.fetchrow(
+                f"with s as (insert into {self.kind.table}"
+                " (store_uid, workspace_id, store_id, description, metadata, options, creator_type, creator)"
+                " values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (workspace_id, store_id) do nothing"
+                " returning *),"
+                " g as (insert into store_grants (store_uid, principal_type, principal, is_creator)"
+                " select store_uid, creator_type, creator, true from s)"
+                f" select {COLUMNS} from s",
+                store_uid,
+                caller.workspace_id,
+                store_id,
+                description,
+                json.dumps(dict(metadata)),
+                json.dumps(dict(options)),
+                caller.principal_type,
+                caller.principal,
             )
-            if row is None and not replayed:
+            if row is None:
                 raise AlreadyExists(f"{self.kind.noun.capitalize()} '{store_id}' already exists in this workspace.")
-        return (await self.get(caller, store_id), True) if row is None else (_store(row), False)
+        return _store(row), False
 
     async def page(self, caller: Caller, after: str | None, limit: int) -> list[Store]:
         """By name: the stores that the caller may see, which for an admin is every one."""

@@ -220,6 +220,18 @@ async def test_a_repeat_with_the_same_key_creates_once(memory: Memory) -> None:
     assert await memory.code("POST", memory.url("/entries"), **other) == (409, "ABORTED")
 
 
+async def test_an_entry_that_was_deleted_is_made_again_by_its_key(memory: Memory) -> None:
+    body = {"actor_id": "ana", "path": "/again.md", "content": "x"}
+    headers = {"Idempotency-Key": "again"}
+    first = await memory.client.post(memory.url("/entries"), json=body, headers=headers)
+    await memory.client.delete(f"/api/2.0/agents/{first.json()['name']}")
+
+    again = await memory.client.post(memory.url("/entries"), json=body, headers=headers)
+
+    assert (again.status_code, "idempotent-replayed" in again.headers) == (200, False)
+    assert again.json()["content"] == "x"
+
+
 async def test_grants_decide_who_reads_and_who_writes(memory: Memory) -> None:
     made = await memory.add("ana", "/a.md", "words")
     url = f"/api/2.0/agents/{made['name']}"

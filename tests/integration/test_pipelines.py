@@ -129,6 +129,18 @@ async def test_a_repeat_with_the_same_key_gets_the_first_pipeline(memstream: Sys
     await memstream.client.delete(f"{BASE}/{first.json()['name']}")
 
 
+async def test_a_pipeline_that_was_deleted_is_made_again_by_its_key(memstream: System) -> None:
+    headers = {"Idempotency-Key": "make-again"}
+    first = await memstream.client.post(f"{BASE}/memory-pipelines", json=body(), headers=headers)
+    await memstream.client.delete(f"{BASE}/{first.json()['name']}")
+
+    again = await memstream.client.post(f"{BASE}/memory-pipelines", json=body(), headers=headers)
+
+    assert (again.status_code, "Idempotent-Replayed" in again.headers) == (200, False)
+    assert again.json()["name"] != first.json()["name"]
+    await memstream.client.delete(f"{BASE}/{again.json()['name']}")
+
+
 async def test_who_may_see_and_manage_a_pipeline(memstream: System, pipeline: str) -> None:
     keys = memstream.keys
     callers = {

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from libs.chassis import idempotency
 from libs.chassis.auth import Caller
-from libs.chassis.errors import Aborted, AlreadyExists, InvalidParameter, NotFound
+from libs.chassis.errors import Aborted, AlreadyExists, InvalidParameter
 from libs.chassis.http import Authenticated
 from libs.chassis.idempotency import NO_STORE, REPLAYED, IdempotencyKey
 from libs.chassis.masks import update_mask
@@ -98,21 +98,21 @@ class PipelineApi:
         self._check_model(policy.model)
         key = IdempotencyKey.of(request, caller, await request.body())
         async with self._unit_of_work.begin() as tx:
-            made_before = None
-            if key is not None:
-                made_before = await idempotency.claim(tx, NO_STORE, key, str(pipeline.pipeline_uid))
-            created = None if made_before else await self._pipelines.create(tx, pipeline)
+
+            async def made(uid: str) -> Pipeline | None:
+                return await self._pipelines.get(caller.workspace_id, UUID(uid), tx)
+
+            uid = str(pipeline.pipeline_uid)
+            if key and (earlier := await idempotency.claim(tx, NO_STORE, key, uid, made)):
+                response.headers.update(REPLAYED)
+                return PipelineShape.of(earlier)
+            created = await self._pipelines.create(tx, pipeline)
             if created is not None and created.trigger == "SCHEDULED":
                 await self._pipelines.set_next_run(tx, created.pipeline_uid, self._runner.pause_s() / 24)
-        if created is None and made_before is None:
+        if created is None:
             other = await self._pipelines.of_pair(source_uid, target_uid)
             name = f": {other.name}" if other else ""
             raise AlreadyExists(f"These two stores already have a pipeline{name}; update or delete it.")
-        if created is None:
-            response.headers.update(REPLAYED)
-            created = await self._pipelines.get(caller.workspace_id, UUID(made_before or ""))
-            if created is None:
-                raise NotFound("The pipeline that this Idempotency-Key made was deleted.")
         self._sweeper.wake.set()
         return PipelineShape.of(created)
 

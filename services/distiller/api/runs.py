@@ -15,6 +15,7 @@ from services.distiller.api.access import PipelineAccess
 from services.distiller.api.shapes import RunPage, RunShape, Size, Token
 from services.distiller.runs import Runner
 from services.distiller.store import Runs
+from services.distiller.store.runs import Run
 
 
 class RunApi:
@@ -36,26 +37,28 @@ class RunApi:
         """Starts a run over everything that is stored now; `ABORTED`, naming it, while one is active."""
         pipeline = await self._access.managed(pipeline_id, caller)
         key = IdempotencyKey.of(request, caller, await request.body())
+        uid = pipeline.pipeline_uid
         async with self._unit_of_work.begin() as tx:
-            run = await self._runs.start(tx, pipeline.pipeline_uid)
-            started, made_before = run is not None, None
-            if key is not None and run is None:
-                made_before = await idempotency.recall(tx, pipeline.pipeline_uid, key)
-            elif key is not None and run is not None:
-                made_before = await idempotency.claim(tx, pipeline.pipeline_uid, key, str(run.run_id))
-                if made_before is not None:
+
+            async def made(run_id: str) -> Run | None:
+                return await self._runs.get(uid, int(run_id), tx)
+
+            run, earlier = await self._runs.start(tx, uid), None
+            if key and run is None:
+                earlier = await idempotency.recall(tx, uid, key, made)
+            elif key and run is not None:
+                earlier = await idempotency.claim(tx, uid, key, str(run.run_id), made)
+                if earlier is not None:
                     await self._runs.withdraw(tx, run.run_id)
-                    started = False
-        if made_before is not None:
+        if earlier is not None:
             response.headers.update(REPLAYED)
-            run = await self._runs.get(pipeline.pipeline_uid, int(made_before))
+            return RunShape.of(earlier)
         if run is None:
             active = await self._runs.active(pipeline.pipeline_uid)
             if active is None:
                 raise Aborted("A run of this pipeline has just ended. Try again.")
             raise Aborted(f"A run of this pipeline is in progress: {active.name}.")
-        if started:
-            self._runner.wake.set()
+        self._runner.wake.set()
         return RunShape.of(run)
 
     async def list_runs(

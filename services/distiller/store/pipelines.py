@@ -71,8 +71,8 @@ class Pipelines:
         )
         return None if row is None else pipeline_of(row)
 
-    async def get(self, workspace_id: int, pipeline_uid: UUID) -> Pipeline | None:
-        row = await self._database.fetchrow(
+    async def get(self, workspace_id: int, pipeline_uid: UUID, tx: Tx | None = None) -> Pipeline | None:
+        row = await (tx or self._database).fetchrow(
             f"select {COLUMNS} from pipelines where workspace_id = $1 and pipeline_uid = $2", workspace_id, pipeline_uid
         )
         return None if row is None else pipeline_of(row)

@@ -65,8 +65,8 @@ class Runs:
         )
         return [_run(row) for row in rows]
 
-    async def get(self, pipeline_uid: UUID, run_id: int) -> Run | None:
-        row = await self._database.fetchrow(
+    async def get(self, pipeline_uid: UUID, run_id: int, tx: Tx | None = None) -> Run | None:
+        row = await (tx or self._database).fetchrow(
             f"select {COLUMNS} from runs where pipeline_uid = $1 and run_id = $2", pipeline_uid, run_id
         )
         return None if row is None else _run(row)

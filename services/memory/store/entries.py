@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -295,9 +296,9 @@ class Entries:
     ) -> tuple[Entry, bool]:
         async with self._turns.of(store_uid, actor_id), self._unit_of_work.begin() as tx:
             store = await open_store(tx, store_uid, actor_id, caller, WRITE)
-            earlier = await idempotency.claim(tx, store_uid, key, resource) if key is not None else None
-            if earlier is not None:
-                return await _answered(tx, store_uid, earlier), True
+            answered = partial(_answered, tx, store_uid)
+            if key and (earlier := await idempotency.claim(tx, store_uid, key, resource, answered)):
+                return earlier, True
             slots = await Slots.hold(tx, store, actor_id, _writer(caller), self._indexing)
             entry = await write(tx, slots)
             if key is not None and entry.entry_id != resource:
@@ -335,15 +336,13 @@ async def _live(slots: Slots, entry_id: str) -> Entry:
     return slot
 
 
-async def _answered(tx: Tx, store_uid: UUID, entry_id: str) -> Entry:
+async def _answered(tx: Tx, store_uid: UUID, entry_id: str) -> Entry | None:
     row = await tx.fetchrow(
         f"select {ENTRY_COLUMNS} from entries e where e.store_uid = $1 and e.entry_id = $2 and not e.retired",
         store_uid,
         entry_id,
     )
-    if row is None:
-        raise missing(entry_id)
-    return entry_from(row)
+    return None if row is None else entry_from(row)
 
 
 def _writer(caller: Caller) -> Writer:

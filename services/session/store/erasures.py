@@ -64,8 +64,12 @@ class Erasures:
         store_uid = await self._allowed(caller, store_id)
         erasure_id = uuid7()
         async with self._unit_of_work.begin() as tx:
-            if key and (earlier := await idempotency.claim(tx, store_uid, key, str(erasure_id))):
-                return await self._read(tx, store_uid, UUID(earlier)), True
+
+            async def begun(earlier: str) -> Erasure:
+                return await self._read(tx, store_uid, UUID(earlier))
+
+            if key and (earlier := await idempotency.claim(tx, store_uid, key, str(erasure_id), begun)):
+                return earlier, True
             epoch = await tx.fetchval(
                 "insert into actor_epochs as e (store_uid, actor_id, epoch) values ($1, $2, 1)"
                 " on conflict (store_uid, actor_id) do update set epoch = e.epoch + 1 returning epoch",

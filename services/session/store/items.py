@@ -10,7 +10,7 @@ from libs.chassis import idempotency
 from libs.chassis.auth import Caller
 from libs.chassis.database import Database
 from libs.chassis.errors import Aborted
-from libs.chassis.idempotency import IdempotencyKey
+from libs.chassis.idempotency import IdempotencyKey, check_same
 from libs.chassis.outbox import OutboxRow, Relay
 from libs.chassis.stores import READ, WRITE
 from libs.chassis.unit_of_work import Tx, UnitOfWork
@@ -20,7 +20,6 @@ from services.session.domain.ids import decode_item_id, item_id
 from services.session.domain.records import Appended, Item, ItemPage
 from services.session.domain.splitting import NewItem
 from services.session.store.access import GRANTED, Access, no_session
-from services.session.store.keys import recall
 
 # The session's row comes first: its lock puts appends in order and gives the positions. The key, the items and the
 # event are fed by that update, so that without it nothing is written, and a key that was used undoes everything.
@@ -103,6 +102,16 @@ select (select level from granted) as level, s.session_uid from (select) as one 
 POSITION_END = 2**63 - 1
 
 
+# Of an append that wrote nothing: its session, and what its key was used for.
+EARLIER = """
+select t.session_uid, t.last_position, k.body_sha256, k.resource, k.first_position, k.created_at
+from sessions t left join idempotency_keys k on k.store_uid = t.store_uid and k.key_sha256 = $3
+where t.store_uid = $1 and t.session_id = $2
+"""
+
+FORGET = "delete from idempotency_keys where store_uid = $1 and key_sha256 = $2 and resource = $3"
+
+
 class _KeyUsed(Exception):
     """The statement was undone because its Idempotency-Key is taken."""
 
@@ -156,39 +165,44 @@ class Items:
             except asyncpg.UniqueViolationError:
                 raise _KeyUsed(store_uid) from None
 
-        try:
-            store_uid, (row,) = await self._access.rows(caller, store_id, WRITE, statement)
-        except _KeyUsed as used:
-            replayed = await self._replayed(used.store_uid, key)
-            if replayed is None:
-                raise Aborted("A request with this Idempotency-Key was just undone. Repeat it.") from None
-            return replayed
-        if row["session_uid"] is None:
-            return await self._why_not(store_uid, session_id, key)
-        self._relay.offer([OutboxRow(message_id, ItemsAppended.subject, row["payload"])])
-        return Appended(row["session_uid"], row["before"] + 1, row["create_time"])
+        for _ in range(2):
+            written = None
+            try:
+                store_uid, (written,) = await self._access.rows(caller, store_id, WRITE, statement)
+            except _KeyUsed as used:
+                store_uid = used.store_uid
+            if written and written["session_uid"]:
+                self._relay.offer([OutboxRow(message_id, ItemsAppended.subject, written["payload"])])
+                return Appended(written["session_uid"], written["before"] + 1, written["create_time"])
+            last_position, first = await self._earlier(store_uid, session_id, key)
+            if first is not None:
+                return first
+            if written:
+                raise Aborted(
+                    f"expected_position is not the session's last position, which is {last_position}.",
+                    reason="POSITION_MISMATCH",
+                    metadata={"last_position": str(last_position)},
+                )
+        raise Aborted("Another request with this Idempotency-Key was undone meanwhile. Repeat it.")
 
-    async def _why_not(self, store_uid: UUID, session_id: str, key: IdempotencyKey | None) -> Appended:
-        """The first answer when this is a repeat, else the reason why an allowed append wrote nothing."""
-        replayed = await self._replayed(store_uid, key)
-        if replayed is not None:
-            return replayed
-        last_position = await self._database.fetchval(
-            "select last_position from sessions where store_uid = $1 and session_id = $2", store_uid, session_id
-        )
-        if last_position is None:
+    async def _earlier(
+        self, store_uid: UUID, session_id: str, key: IdempotencyKey | None
+    ) -> tuple[int, Appended | None]:
+        """The session's last position, and the first answer when this is a repeat. Raises `NotFound`.
+
+        A key that was used for a session before this one of the same id has ended with it, and is forgotten.
+        """
+        row = await self._database.fetchrow(EARLIER, store_uid, session_id, key and key.key_sha256)
+        if row is None:
             raise no_session(session_id)
-        raise Aborted(
-            f"expected_position is not the session's last position, which is {last_position}.",
-            reason="POSITION_MISMATCH",
-            metadata={"last_position": str(last_position)},
-        )
-
-    async def _replayed(self, store_uid: UUID, key: IdempotencyKey | None) -> Appended | None:
-        used = await recall(self._database, store_uid, key) if key else None
-        if used is None or used.first_position is None:
-            return None
-        return Appended(UUID(used.resource), used.first_position, used.created_at, is_replayed=True)
+        last_position: int = row["last_position"]
+        if key is None or row["resource"] is None:
+            return last_position, None
+        if row["resource"] != str(row["session_uid"]):
+            await self._database.write(FORGET, store_uid, key.key_sha256, row["resource"])
+            return last_position, None
+        check_same(row["body_sha256"], key)
+        return last_position, Appended(row["session_uid"], row["first_position"], row["created_at"], is_replayed=True)
 
     async def page(
         self,
@@ -235,28 +249,37 @@ class Items:
             if session is None:
                 raise no_session(session_id)
             session_uid: UUID = session["session_uid"]
-            if key and (used := await recall(tx, store_uid, key)):
-                return await self._popped(tx, store_uid, used.resource)
+
+            async def popped(resource: str) -> tuple[UUID, Item | None, bool] | None:
+                return await self._popped(tx, store_uid, session_uid, resource)
+
+            if key and (earlier := await idempotency.recall(tx, store_uid, key, popped)):
+                return earlier
             row = await tx.fetchrow(POP_MARKED if key else POP_AWAY, store_uid, session_uid, session["cleared_through"])
             if key:
                 resource = item_id(session_uid, row["position"]) if row else str(session_uid)
-                await idempotency.claim(tx, store_uid, key, resource)
+                await idempotency.claim(tx, store_uid, key, resource, popped)
         return session_uid, _item(row) if row else None, False
 
-    async def _popped(self, tx: Tx, store_uid: UUID, resource: str) -> tuple[UUID, Item | None, bool]:
-        """The item that the first request took, as long as its session has it behind a mark."""
-        decoded = decode_item_id(resource)
-        if decoded is None:
-            return UUID(resource), None, True
+    async def _popped(
+        self, tx: Tx, store_uid: UUID, session_uid: UUID, resource: str
+    ) -> tuple[UUID, Item | None, bool] | None:
+        """What the first request took, which the session has behind a mark; None if it took from a session before."""
+        of_session, position = decode_item_id(resource) or (UUID(resource), None)
+        if of_session != session_uid:
+            return None
+        if position is None:
+            return session_uid, None, True
         row = await tx.fetchrow(
             "select position, data, occurred_at, create_time from session_items"
             " where store_uid = $1 and session_uid = $2 and position = $3",
             store_uid,
-            *decoded,
+            session_uid,
+            position,
         )
         if row is None:
             raise Aborted("What the first request with this Idempotency-Key removed is gone for good.")
-        return decoded[0], _item(row), True
+        return session_uid, _item(row), True
 
     async def clear(self, caller: Caller, store_id: str, session_id: str) -> None:
         """Hides every item at once; they are purged in the background."""

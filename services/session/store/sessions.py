@@ -108,8 +108,8 @@ class Sessions:
         session_uid = uuid7()
         async with self._unit_of_work.begin() as tx:
             store_uid = await self._access.store(tx, caller, store_id, WRITE, hold=True)
-            if key and (earlier := await idempotency.claim(tx, store_uid, key, str(session_uid))):
-                return await self.by_uid(tx, store_uid, UUID(earlier)), True
+            if key and (earlier := await _made_before(tx, store_uid, key, session_uid)):
+                return earlier, True
             parent = await self._parent(tx, store_uid, parent_session_id, actor_id)
             row = await tx.fetchrow(
                 INSERT,
@@ -142,8 +142,8 @@ class Sessions:
         session_uid = uuid7()
         async with self._unit_of_work.begin() as tx:
             store_uid = await self._access.store(tx, caller, store_id, WRITE, hold=True)
-            if key and (earlier := await idempotency.claim(tx, store_uid, key, str(session_uid))):
-                return await self.by_uid(tx, store_uid, UUID(earlier)), True
+            if key and (earlier := await _made_before(tx, store_uid, key, session_uid)):
+                return earlier, True
             # Nothing is appended, popped, cleared or erased while it is copied.
             source = await tx.fetchrow(
                 "select session_uid, cleared_through, last_position from sessions"
@@ -202,17 +202,6 @@ class Sessions:
         if parent["actor_id"] != actor_id:
             raise InvalidParameter("actor_id must be that of the parent session.")
         return parent
-
-    async def by_uid(self, tx: Tx, store_uid: UUID, session_uid: UUID) -> Session:
-        """The session that an earlier request made."""
-        row = await tx.fetchrow(
-            f"select {COLUMNS} from sessions t where t.store_uid = $1 and t.session_uid = $2",
-            store_uid,
-            session_uid,
-        )
-        if row is None:
-            raise NotFound("The session that the first request with this Idempotency-Key made is deleted.")
-        return _session(row)
 
     async def get(self, caller: Caller, store_id: str, session_id: str) -> Session:
         async def statement(store_uid: UUID) -> list[asyncpg.Record]:
@@ -302,6 +291,18 @@ class Sessions:
                         f"Session '{session_id[:80]}' has descendants; send force=true to delete them too."
                     )
             await remove(tx, caller.workspace_id, store_uid, doomed)
+
+
+async def _made_before(tx: Tx, store_uid: UUID, key: IdempotencyKey, session_uid: UUID) -> Session | None:
+    """The session that an earlier request with this key made; None when this one makes `session_uid`."""
+
+    async def made(uid: str) -> Session | None:
+        row = await tx.fetchrow(
+            f"select {COLUMNS} from sessions t where t.store_uid = $1 and t.session_uid = $2", store_uid, UUID(uid)
+        )
+        return None if row is None else _session(row)
+
+    return await idempotency.claim(tx, store_uid, key, str(session_uid), made)
 
 
 async def remove(tx: Tx, workspace_id: int, store_uid: UUID, session_uids: Sequence[UUID]) -> None:
