@@ -1,4 +1,7 @@
-"""Pages by seek. A token is opaque and good only for the list that gave it, asked in the same way."""
+"""Pages by seek. A token is opaque and good only for the list that gave it, asked in the same way.
+
+A page whose rows may be large is bounded in bytes, too, and ends early: `within_bytes`.
+"""
 
 import base64
 import binascii
@@ -31,6 +34,16 @@ def _digits(asked: str | int) -> int:
     if isinstance(asked, str) and not (asked.isascii() and asked.removeprefix("-").isdigit() and len(asked) < 20):
         raise ValueError("not a number")
     return int(asked)
+
+
+def within_bytes(column: str, order_by: str, limit: str) -> str:
+    """A text column of a page, as SQL: null from the row on with which the page would pass `limit` bytes.
+
+    The first row is never null. So Postgres sends what fits and no more, in one round trip, and a null says that there
+    is more. Select it from the page's rows, whose own `limit` is inside: what is beyond it must not be summed up.
+    """
+    through = f"sum(octet_length({column})) over (order by {order_by} rows unbounded preceding)"
+    return f"case when {through} <= greatest({limit}, octet_length({column})) then {column} end as {column}"
 
 
 def encode_token(scope: Sequence[Any], cursor: Sequence[Any]) -> str:

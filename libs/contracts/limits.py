@@ -23,6 +23,7 @@ class Limits(BaseModel):
     metadata_value_bytes: int = 1024
     page_default: int = 10
     page_max: int = 100
+    page_bytes: int = 8 * 1024 * 1024  # of what a page's rows hold; a larger row is a page by itself
     permissions_page_default: int = 100
     permissions_page_max: int = 1000
     requests_per_workspace: int = 256  # at once, in one replica, until their answers begin; over it is 429

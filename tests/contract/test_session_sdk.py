@@ -145,6 +145,18 @@ async def test_items_are_appended_listed_popped_forked_and_cleared(published: Pu
     await asyncio.to_thread(story)
 
 
+async def test_huge_items_come_page_by_page_to_the_end(published: Published, store: str) -> None:
+    def life() -> list[int]:
+        api = kit(published)
+        api.create_session(store, Session(actor_id="ana"), session_id="huge")
+        session = f"{store}/sessions/huge"
+        for n in range(4):
+            api.append_session_items(session, [SessionItem(data=message(f"{n}" * 3_500_000))])
+        return [len(item.data["content"]) for item in api.list_session_items(session, page_size=100)]
+
+    assert await asyncio.to_thread(life) == [3_500_000] * 4
+
+
 async def test_permissions_are_granted_seen_and_revoked(published: Published, store: str) -> None:
     def story() -> None:
         api, bo = kit(published), kit(published, BO.name)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 from uuid import uuid4
 
@@ -154,6 +155,12 @@ async def walk(service: SessionService, session: str, **params: Any) -> list[int
     return found
 
 
+@pytest.fixture(scope="module")
+async def narrow(postgres: PostgresServer) -> AsyncIterator[SessionService]:
+    async with session_service(postgres, limits=Limits(page_bytes=1000)) as running:
+        yield running
+
+
 async def test_both_directions_page_to_the_end(service: SessionService, session: str) -> None:
     await service.append(session, *range(100))
 
@@ -162,6 +169,34 @@ async def test_both_directions_page_to_the_end(service: SessionService, session:
     assert await walk(service, session, page_size=100, order_by="create_time asc") == list(range(1, 101))
     assert await walk(service, session, after=90, order_by="create_time asc", page_size=3) == list(range(91, 101))
     assert await walk(service, session, after=4) == [3, 2, 1]
+
+
+@pytest.mark.parametrize("order", ["create_time asc", "create_time desc"])
+@pytest.mark.parametrize("positions", [None, ",".join(str(n) for n in (*range(1, 40), 77))])
+async def test_a_page_ends_early_at_its_bytes_but_never_without_an_item(
+    narrow: SessionService, order: str, positions: str | None
+) -> None:
+    sizes = [300, 300, 300, 300, 5000, 10, 990, 1, 1000, 999, 2, *[40] * 30]
+    session = await narrow.session(await narrow.store(f"s{uuid4().hex}"))
+    await narrow.append(session, *("x" * (size - 2) if size > 1 else 7 for size in sizes))
+    asked = {"order_by": order, "page_size": "100", **({"positions": positions} if positions else {})}
+
+    pages = [await narrow.call("GET", f"{session}/items", params=asked)]
+    while token := pages[-1].get("next_page_token"):
+        pages.append(await narrow.call("GET", f"{session}/items", params=asked | {"page_token": token}))
+
+    seen = [[item["position"] for item in page["session_items"]] for page in pages]
+    expected = list(range(1, 40 if positions else 42))
+    assert [position for page in seen for position in page] == (expected if "asc" in order else expected[::-1])
+    bytes_of = [[sizes[position - 1] for position in page] for page in seen]
+    assert all(sum(page) <= 1000 or len(page) == 1 for page in bytes_of), bytes_of
+    assert all(sum(page) + following[0] > 1000 for page, following in pairwise(bytes_of)), bytes_of
+
+
+async def test_items_asked_for_by_position_come_in_pages(service: SessionService, session: str) -> None:
+    await service.append(session, *range(20))
+
+    assert await walk(service, session, positions="2,3,5,7,11,13,17,99", page_size=3) == [17, 13, 11, 7, 5, 3, 2]
 
 
 async def test_items_can_be_asked_for_by_position(service: SessionService, session: str) -> None:

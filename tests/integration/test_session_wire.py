@@ -12,6 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from libs.contracts.limits import Limits
 from services.session.app import REVISIONS
 from services.session.store.items import NEWEST_FIRST
 from tests.support.servers import PostgresServer
@@ -173,6 +174,7 @@ async def test_the_newest_of_100_000_items_touch_no_more_than_they_are(wired: Wi
         "long",
         2**63 - 1,
         20,
+        Limits().page_bytes,
     )
 
     root = json.loads(plan)[0]["Plan"]

@@ -65,7 +65,7 @@ OPERATIONS = (
         ItemPage,
         query={
             "order_by": "`create_time desc` (default) or `create_time asc`.",
-            "page_size": "1 to 100.",
+            "page_size": "1 to 100; a page of large items is shorter.",
             "page_token": "The `next_page_token` of the page before.",
             "after": "Only items beyond this position in the asked direction.",
             "positions": "Only the items at these positions, as `1,5,9`.",
@@ -120,10 +120,10 @@ class ItemRoutes:
         is_ascending = items_are_ascending(query.get("order_by"))
         after = parse_position("after", query.get("after"))
         positions = parse_positions(query.get("positions"), POSITIONS_MAX)
-        scope = ("items", caller.workspace_id, store_id, session_id, is_ascending, after)
+        if positions is not None and after is not None:
+            raise InvalidParameter("positions cannot be combined with after.")
+        scope = ("items", caller.workspace_id, store_id, session_id, is_ascending, after, query.get("positions"))
         cursor = decode_token(scope, query.get("page_token"), (int,))
-        if positions is not None and (cursor or after is not None):
-            raise InvalidParameter("positions cannot be combined with after or page_token.")
         default = self._limits.page_default if positions is None else POSITIONS_MAX
         limit = page_size(query.get("page_size"), default=default, maximum=self._limits.page_max)
         page = await self._items.page(
@@ -133,12 +133,11 @@ class ItemRoutes:
             is_ascending=is_ascending,
             after=cursor[0] if cursor else after,
             positions=positions,
-            limit=limit + 1,
+            limit=limit,
+            max_bytes=self._limits.page_bytes,
         )
-        tail = ""
-        if len(page.items) > limit and positions is None:
-            tail = f',"next_page_token":"{encode_token(scope, [page.items[limit - 1].position])}"'
-        return items_response(item_texts(page.session_uid, page.items[:limit]), tail=tail)
+        tail = "" if page.is_last else f',"next_page_token":"{encode_token(scope, [page.items[-1].position])}"'
+        return items_response(item_texts(page.session_uid, page.items), tail=tail)
 
     async def pop(self, request: Request) -> Response:
         caller = await authenticated(request)

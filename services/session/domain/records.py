@@ -32,8 +32,11 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ItemPage:
+    """`is_last`: no item that was asked for comes after these."""
+
     session_uid: UUID
     items: list[Item]
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from libs.chassis.database import Database
 from libs.chassis.errors import Aborted
 from libs.chassis.idempotency import IdempotencyKey, check_same
 from libs.chassis.outbox import OutboxRow, Relay
+from libs.chassis.paging import within_bytes
 from libs.chassis.stores import READ, WRITE
 from libs.chassis.unit_of_work import Tx, UnitOfWork
 from libs.contracts.events import ItemsAppended
@@ -59,16 +60,25 @@ with {granted}, session as (
 )
 select (select level from granted) as level, s.session_uid, i.position, i.data, i.occurred_at, i.create_time
 from (select) as one left join session s on true left join lateral (
-    select position, data, occurred_at, create_time from session_items
-    where store_uid = $1 and session_uid = s.session_uid and position > s.cleared_through and popped_at is null
-        and {where}
-    order by position {direction} limit $6
+    select position, {data}, occurred_at, create_time from (
+        select position, data, occurred_at, create_time from session_items
+        where store_uid = $1 and session_uid = s.session_uid and position > s.cleared_through and popped_at is null
+            and {where}
+        order by position {direction} limit $6
+    ) page
 ) i on true
 """
-OLDEST_FIRST = PAGE.format(granted=GRANTED, where="position > $5", direction="asc")
-NEWEST_FIRST = PAGE.format(granted=GRANTED, where="position < $5", direction="desc")
-THESE_OLDEST_FIRST = PAGE.format(granted=GRANTED, where="position = any($5::bigint[])", direction="asc")
-THESE_NEWEST_FIRST = PAGE.format(granted=GRANTED, where="position = any($5::bigint[])", direction="desc")
+
+
+def _page(where: str, direction: str) -> str:
+    data = within_bytes("data", f"position {direction}", "$7")
+    return PAGE.format(granted=GRANTED, where=where, direction=direction, data=data)
+
+
+OLDEST_FIRST = _page("position > $5", "asc")
+NEWEST_FIRST = _page("position < $5", "desc")
+THESE_OLDEST_FIRST = _page("position = any($5::bigint[])", "asc")
+THESE_NEWEST_FIRST = _page("position = any($5::bigint[])", "desc")
 
 # A pop with a key leaves its item behind a mark, because a repeat must be able to answer with it.
 POP = """
@@ -214,11 +224,13 @@ class Items:
         after: int | None,
         positions: Sequence[int] | None,
         limit: int,
+        max_bytes: int,
     ) -> ItemPage:
-        """Items beyond `after` in the asked direction, or those at `positions`."""
-        asked: Any = list(positions) if positions is not None else after
+        """Items beyond `after` in the asked direction, of all or of those at `positions`: as many as fit, or one."""
+        asked: Any = after
         if positions is not None:
             sql = THESE_OLDEST_FIRST if is_ascending else THESE_NEWEST_FIRST
+            asked = [p for p in positions if after is None or (p > after if is_ascending else p < after)]
         elif is_ascending:
             sql, asked = OLDEST_FIRST, after or 0
         else:
@@ -226,14 +238,16 @@ class Items:
 
         async def statement(store_uid: UUID) -> list[asyncpg.Record]:
             return await self._database.fetch(
-                sql, store_uid, caller.principal_type, caller.principal, session_id, asked, limit
+                sql, store_uid, caller.principal_type, caller.principal, session_id, asked, limit + 1, max_bytes
             )
 
         _, rows = await self._access.rows(caller, store_id, READ, statement)
         session_uid = rows[0]["session_uid"]
         if session_uid is None:
             raise no_session(session_id)
-        return ItemPage(session_uid, [_item(row) for row in rows if row["position"] is not None])
+        found = [row for row in rows if row["position"] is not None]
+        items = [_item(row) for row in found[:limit] if row["data"] is not None]
+        return ItemPage(session_uid, items, is_last=len(items) == len(found))
 
     async def pop(
         self, caller: Caller, store_id: str, session_id: str, key: IdempotencyKey | None
