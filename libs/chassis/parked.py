@@ -29,9 +29,9 @@ class ParkedMessage(BaseModel):
     subject: str
     reason: str
     attempts: int
-    workspace_id: int | None
-    store_uid: UUID | None
-    actor_id: str | None
+    workspace_id: int | None = None
+    store_uid: UUID | None = None
+    actor_id: str | None = None
     create_time: datetime
 
 

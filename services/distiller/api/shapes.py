@@ -44,22 +44,22 @@ class RedriveBody(BaseModel):
 
 
 class PolicyShape(BaseModel):
-    model: str | None
-    instructions: str | None
+    model: str | None = None
+    instructions: str | None = None
     trigger: Trigger
     enabled: bool
     quiet_period_s: float
     max_wait_s: float
-    daily_token_budget: int | None
+    daily_token_budget: int | None = None
 
 
 class PipelineShape(BaseModel):
     name: str
-    display_name: str | None
+    display_name: str | None = None
     session_store: str
     memory_store: str
     dreamer_policy: PolicyShape
-    model: str | None = Field(description="The older place of dreamer_policy.model.")
+    model: str | None = Field(None, description="The older place of dreamer_policy.model.")
     etag: str
     create_time: str
     update_time: str
@@ -95,9 +95,9 @@ class PipelinePage(BaseModel):
 class RunShape(BaseModel):
     name: str
     state: RunState
-    error: str | None
+    error: str | None = None
     create_time: str
-    end_time: str | None
+    end_time: str | None = None
 
     @classmethod
     def of(cls, run: Run) -> "RunShape":
@@ -122,8 +122,8 @@ class LaneShape(BaseModel):
     state: LaneState
     behind: int
     attempts: int
-    reason: str | None
-    due_time: str | None
+    reason: str | None = None
+    due_time: str | None = None
 
     @classmethod
     def of(cls, lane: LaneView) -> "LaneShape":
