@@ -75,6 +75,8 @@ def _completed(made: dict[str, Any], operations: Sequence[Operation], open_paths
             described["responses"].pop("422", None)
             described["responses"]["default"] = error
             described["security"] = [] if path in open_paths else [{"bearer": []}]
+            if KEY_PARAMETER in described.get("parameters", ()):
+                described["responses"]["200"]["headers"] = REPLAYED_HEADER
     return schema
 
 
@@ -110,6 +112,13 @@ KEY_PARAMETER: dict[str, Any] = {
     "required": False,
     "description": "Repeats within 24 hours get the first answer.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+}
+
+REPLAYED_HEADER: dict[str, Any] = {
+    "Idempotent-Replayed": {
+        "description": "`true` on the first answer given again.",
+        "schema": {"type": "string", "enum": ["true"]},
+    }
 }
 
 # For FastAPI's own routes: `@router.post(..., openapi_extra=TAKES_KEY)`.
