@@ -153,6 +153,7 @@ class Cluster:
         self.replicas = replicas
         self.kills: Counter[str] = Counter()
         self.pipeline = ""
+        self.edges: dict[str, str] = {}  # the URL of a service whose requests go through a balancer instead
         self._rng = rng
         self._turns = {service: itertools.cycle(self.of(service)) for service in SERVICES if self.of(service)}
         self._halted: set[str] = set()
@@ -232,7 +233,8 @@ class Cluster:
         """One try at one replica; raises `httpx.TransportError` when the connection fails."""
         owner = owner_of(path)
         assert owner is not None, path
-        return await self._client.request(method, next(self._turns[owner]).url + path, **request)
+        url = self.edges.get(owner) or next(self._turns[owner]).url
+        return await self._client.request(method, url + path, **request)
 
     async def call(self, method: str, path: str, **request: Any) -> bytes:
         """Repeats an idempotent request until it succeeds; anything but unavailability fails the test."""

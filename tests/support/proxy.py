@@ -1,6 +1,9 @@
 """A wire between a client and a server that a test can cut."""
 
 import asyncio
+import contextlib
+import itertools
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -72,10 +75,7 @@ class TcpProxy:
         task = asyncio.current_task()
         assert task is not None
         try:
-            if isinstance(self._target, str):
-                server_reader, server_writer = await asyncio.open_unix_connection(self._target)
-            else:
-                server_reader, server_writer = await asyncio.open_connection(*self._target)
+            server_reader, server_writer = await self._connect()
         except OSError:
             writer.transport.abort()
             return
@@ -90,6 +90,11 @@ class TcpProxy:
             del self._links[task]
             writer.close()
             server_writer.close()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if isinstance(self._target, str):
+            return await asyncio.open_unix_connection(self._target)
+        return await asyncio.open_connection(*self._target)
 
     async def _to_server(self, client: asyncio.StreamReader, server: asyncio.StreamWriter) -> None:
         while chunk := await client.read(CHUNK_BYTES):
@@ -108,3 +113,18 @@ class TcpProxy:
             client.write(chunk)
             await client.drain()
         client.write_eof()
+
+
+class TcpEdge(TcpProxy):
+    """What balances replicas: a connection goes to each port in turn, and past those that do not take it."""
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        super().__init__((HOST, ports[0]))
+        self._count = len(ports)
+        self._turns = itertools.cycle(ports)
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        for _ in range(self._count - 1):
+            with contextlib.suppress(OSError):
+                return await asyncio.open_connection(HOST, next(self._turns))
+        return await asyncio.open_connection(HOST, next(self._turns))
