@@ -17,6 +17,7 @@ from tests.bench.growth import growth_rows
 from tests.bench.reloads import reload_rows
 from tests.bench.report import Machine, Row, show, write
 from tests.bench.resting import resting_rows
+from tests.bench.session_peers import Peers, session_peers
 from tests.bench.stand import BUILD, SERVICES, Stand, stand
 from tests.bench.windows import WINDOW_S
 
@@ -51,12 +52,16 @@ class Bench:
 
     async def _session(self, one: Stand) -> None:
         self.machine = await Machine.of(one.postgres_dsn)
+        peers: Peers = {}
+        if set(self._groups) & {"append", "reload"}:
+            self._say("the peers of sessions")
+            peers = await session_peers(one, self._window_s)
         if "append" in self._groups:
             self._say("append, in turns with the limit")
-            self._add(await append_rows(one, self._window_s))
+            self._add(await append_rows(one, self._window_s, peers))
         if "reload" in self._groups:
             self._say("reload, in turns with the limit")
-            self._add(await reload_rows(one, self._window_s))
+            self._add(await reload_rows(one, self._window_s, peers))
         if "growth" in self._groups:
             self._say("a turn as the session grows")
             self._add(await growth_rows(one, full=self._full))

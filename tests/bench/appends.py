@@ -1,18 +1,18 @@
-"""Append of two items with an Idempotency-Key, at 1, 8 and 32 clients, in turns with the limit."""
+"""Append of two items with an Idempotency-Key, at 1, 8 and 32 clients, in turns with the limit; and the peers'."""
 
 from tests.bench.client import connections
 from tests.bench.limit import POOL, limit
+from tests.bench.payload import CLIENTS, ITEMS, SESSIONS_PER_CLIENT
 from tests.bench.report import Row, at_least, at_most
-from tests.bench.sessions import ITEMS, append_step, make_sessions
+from tests.bench.session_peers import Peers, peer_rows
+from tests.bench.sessions import append_step, make_sessions
 from tests.bench.stand import Stand
 from tests.bench.windows import Window, side_by_side
 
 PARTS = "Postgres, NATS, session with relay, auth and metrics"
-SESSIONS_PER_CLIENT = 10
-CLIENTS = (1, 8, 32)
 
 
-async def append_rows(stand: Stand, window_s: float) -> list[Row]:
+async def append_rows(stand: Stand, window_s: float, peers: Peers) -> list[Row]:
     names = {
         clients: [[f"append-{clients}-{client}-{n}" for n in range(SESSIONS_PER_CLIENT)] for client in range(clients)]
         for clients in CLIENTS
@@ -43,6 +43,7 @@ async def append_rows(stand: Stand, window_s: float) -> list[Row]:
             None,
             f"{_note(found['32'])}; {waiting} events unpublished at the end",
         ),
+        *peer_rows("append", "append 2 items", found, peers),
     ]
 
 

@@ -7,25 +7,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tests.bench.client import Connection, request_bytes
+from tests.bench.payload import ITEMS
 from tests.bench.stand import SESSIONS, Stand
 from tests.bench.windows import Step
 
-ITEMS = [
-    json.dumps(
-        {
-            "type": "message",
-            "role": "user",
-            "content": "Could you move my appointment at the dentist to Thursday afternoon, and tell Marta?",
-        }
-    ),
-    json.dumps(
-        {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "Done: Thursday at 15:30. Marta knows that you will be late."}],
-        }
-    ),
-]
 APPEND_MAX = 1000
 
 _keys = itertools.count()

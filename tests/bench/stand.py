@@ -27,7 +27,7 @@ SERVICES = ("session", "distiller", "memory")
 SESSION_STORE, MEMORY_STORE = "chats", "facts"
 SESSIONS = f"{BASE}/session-stores/{SESSION_STORE}/sessions"
 ENTRIES = f"{BASE}/memory-stores/{MEMORY_STORE}/entries"
-LIMIT_DATABASE = "bench_limit"
+LIMIT_DATABASE, PEERS_DATABASE = "bench_limit", "bench_peers"
 READY_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 15.0
 
@@ -82,6 +82,7 @@ class Stand:
     headers: dict[str, str]
     postgres_dsn: str
     limit_dsn: str
+    peers_dsn: str
     nats_url: str
     dsns: Mapping[str, str]
 
@@ -116,7 +117,8 @@ async def stand(*services: str) -> AsyncIterator[Stand]:
         stack.push_async_callback(nats.stop)
         dsns = await make_databases(postgres)
         await migrate(dsns)
-        await _create_database(postgres, LIMIT_DATABASE)
+        for database in (LIMIT_DATABASE, PEERS_DATABASE):
+            await _create_database(postgres, database)
         running: dict[str, Service] = {}
         for name in services:
             log = directory / f"{name}.log"
@@ -125,7 +127,15 @@ async def stand(*services: str) -> AsyncIterator[Stand]:
         try:
             for service in running.values():
                 await until(service.is_ready, deadline_s=READY_DEADLINE_S)
-            made = Stand(running, keys.header(), postgres.dsn(), postgres.dsn(LIMIT_DATABASE), nats.url, dsns)
+            made = Stand(
+                running,
+                keys.header(),
+                postgres.dsn(),
+                postgres.dsn(LIMIT_DATABASE),
+                postgres.dsn(PEERS_DATABASE),
+                nats.url,
+                dsns,
+            )
             await made.post("session", f"/session-stores?session_store_id={SESSION_STORE}", {})
             yield made
         except Exception:

@@ -54,15 +54,17 @@ async def window(clients: Sequence[Step], seconds: float) -> Window:
     return Window(len(took) / elapsed, percentile(took, 0.5) * 1e3, percentile(took, 0.95) * 1e3, share)
 
 
-async def side_by_side(loads: Mapping[str, Sequence[Step]], seconds: float) -> dict[str, Window]:
+async def side_by_side(
+    loads: Mapping[str, Sequence[Step]], seconds: float, *, windows: int = WINDOWS
+) -> dict[str, Window]:
     """Windows in turns, so that what disturbs the machine disturbs all of them alike."""
     found: dict[str, list[Window]] = {name: [] for name in loads}
     for clients in loads.values():
         await window(clients, min(WARM_UP_S, seconds))
-    for _ in range(WINDOWS):
+    for _ in range(windows):
         for name, clients in loads.items():
             found[name].append(await window(clients, seconds))
-    return {name: Window.middle(windows) for name, windows in found.items()}
+    return {name: Window.middle(each) for name, each in found.items()}
 
 
 def percentile(values: Sequence[float], share: float) -> float:

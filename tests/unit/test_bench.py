@@ -11,13 +11,51 @@ import pytest
 
 from tests.bench import limit
 from tests.bench.client import BadAnswer, connections, request_bytes
+from tests.bench.peer import PeerFailed, measured
 from tests.bench.report import Machine, Row, Target, at_least, at_most, ordered, warnings, write
+from tests.bench.session_peers import peer_rows
 from tests.bench.windows import Window, percentile, side_by_side, window
 
 MACHINE = Machine(2, "18.6", "on", "on", "abc1234")
 MET = Row("met", "/s", 300.0, 1000.0, at_least(0.18), "")
 MISSED = Row("missed", "ms", 251.0, None, at_most(250), "")
 UNASKED = Row("unasked", "ms", 1.0, None, None, "")
+
+
+def program(path: Path, script: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+async def test_a_peer_is_measured_by_the_last_line_that_its_program_prints(tmp_path: Path) -> None:
+    python = program(tmp_path / "python", """echo loading; echo "{\\"asked\\": \\"$*\\"}" """)
+
+    assert await measured("any", "dsn", "3.0", python=python) == {"asked": "-m tests.bench.peers.any dsn 3.0"}
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [("echo no such database >&2; exit 3", "any ended with status 3:\nno such database"), ("echo done", "status 0")],
+)
+async def test_a_peer_that_measures_nothing_says_why(tmp_path: Path, script: str, reason: str) -> None:
+    with pytest.raises(PeerFailed, match=reason):
+        await measured("any", python=program(tmp_path / "python", script))
+
+
+async def test_a_peer_without_its_environment_says_how_to_make_it(tmp_path: Path) -> None:
+    with pytest.raises(PeerFailed, match="make build/peers"):
+        await measured("any", python=tmp_path / "none")
+
+
+def test_each_peer_has_a_row_for_each_number_of_clients() -> None:
+    ours = {f"{clients}": Window(100, 1, 2, 0.1) for clients in (1, 8, 32)}
+    peers = {"SQLAlchemySession": {f"append {clients}": Window(40, 2, 3, 0.1) for clients in (1, 8, 32)}}
+
+    rows = peer_rows("append", "append 2 items", ours, peers)
+
+    assert [row.ratio for row in rows] == [2.5, 2.5, 2.5]
+    assert [row.met for row in rows] == [None, True, None]
 
 
 def test_the_limit_stays_below_60_lines() -> None:

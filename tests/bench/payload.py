@@ -1,0 +1,23 @@
+"""The two items of a turn, which ours, the limit and the peers are all given."""
+
+import json
+
+ITEMS = [
+    json.dumps(
+        {
+            "type": "message",
+            "role": "user",
+            "content": "Could you move my appointment at the dentist to Thursday afternoon, and tell Marta?",
+        }
+    ),
+    json.dumps(
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Done: Thursday at 15:30. Marta knows that you will be late."}],
+        }
+    ),
+]
+RELOADED = 50  # items of a session that is reloaded
+CLIENTS = (1, 8, 32)
+SESSIONS_PER_CLIENT = 10  # that appends go to, in turn

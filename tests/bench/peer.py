@@ -1,0 +1,46 @@
+"""Runs a program of `tests.bench.peers` in the environment of the peers."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from tests.bench.stand import BUILD, ROOT
+
+PYTHON = BUILD / "peers" / "bin" / "python"
+DEADLINE_S = 300.0
+
+
+class PeerFailed(Exception):
+    """A peer's program did not print what it measured."""
+
+
+async def measured(program: str, *arguments: str, python: Path = PYTHON) -> Any:
+    """The JSON of the last line that the program prints. Raises `PeerFailed` with the end of what it said."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            python,
+            "-m",
+            f"tests.bench.peers.{program}",
+            *arguments,
+            cwd=ROOT,
+            env={"PATH": os.defpath, "HOME": str(BUILD)},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except FileNotFoundError:
+        raise PeerFailed(f"{python} is not there; `make build/peers/.installed` makes it") from None
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            printed, complaints = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    try:
+        return json.loads(printed.splitlines()[-1])
+    except (IndexError, ValueError):
+        tail = complaints.decode(errors="replace").splitlines()[-10:]
+        raise PeerFailed(f"{program} ended with status {process.returncode}:\n" + "\n".join(tail)) from None

@@ -1,0 +1,15 @@
+"""The closed loops of a peer, measured as ours are, in fewer windows."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from tests.bench.windows import Step, side_by_side
+
+WINDOWS = 3
+
+
+async def tell(loads: Mapping[str, Sequence[Step]], window_s: float) -> None:
+    """Measures and prints each load's window by its name."""
+    found = await side_by_side(loads, window_s, windows=WINDOWS)
+    print(json.dumps({name: asdict(window) for name, window in found.items()}))
