@@ -29,6 +29,13 @@ def refs(value: Any) -> set[str]:
     return set().union(*(refs(each) for each in value)) if isinstance(value, list) else set()
 
 
+async def test_the_events_have_their_document_too(service: SessionService) -> None:
+    served = (await service.client.get("/asyncapi/session.json", headers={"Authorization": ""})).json()
+
+    assert served["asyncapi"].startswith("3.")
+    assert any("memory.actor.erased.v1" in channel for channel in served["channels"])
+
+
 def test_every_reference_leads_somewhere(document: Any) -> None:
     for ref in refs(document):
         assert ref.removeprefix("#/components/schemas/") in document["components"]["schemas"]

@@ -16,6 +16,7 @@ import pytest
 
 from libs.contracts.limits import Limits
 from services.session.app import REVISIONS
+from services.standalone.embedded import EmbeddedPostgres
 from tests.support.servers import NatsServer, PostgresServer
 from tests.support.service import Keys, database, key_directory, running, served, until
 from tests.support.session import STORES, SessionService, message, session_app, session_service
@@ -225,6 +226,14 @@ async def test_d12_two_hundred_readers_of_ten_connections_outlive_the_death_of_a
     assert {answer.status_code for answer in afterwards} == {200}
     assert most <= POOL
     assert left <= POOL
+    assert "too many clients" not in log_of(postgres)
+
+
+def log_of(postgres: PostgresServer) -> str:
+    """What the suite's own server says; one from elsewhere keeps its log to itself."""
+    if not isinstance(postgres, EmbeddedPostgres):
+        return ""
+    return postgres.data_dir.with_name(f"{postgres.data_dir.name}.log").read_text(errors="replace")
 
 
 BACKENDS = (

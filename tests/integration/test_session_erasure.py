@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID, uuid4
 
+import asyncpg
 import nats as nats_client
 import pytest
 
@@ -13,16 +14,16 @@ from libs.chassis.outbox import OutboxRow
 from libs.contracts.events import DistillerActorErased, Event, MemoryActorErased, SessionActorErased
 from libs.contracts.requests import ReadTranscript, Transcript
 from tests.support.servers import NatsServer, PostgresServer
-from tests.support.service import chassis_of, until
-from tests.support.session import STORES, SessionService, message, session_service
+from tests.support.service import chassis_of, running, until
+from tests.support.session import STORES, SessionService, message, session_app, session_service
 
 KEY = {"Idempotency-Key": "k1"}
 
 
 @pytest.fixture(scope="module")
 async def service(postgres: PostgresServer, nats: NatsServer) -> AsyncIterator[SessionService]:
-    async with session_service(postgres, nats, erasure_repeat_s=0.3) as running:
-        yield running
+    async with session_service(postgres, nats, erasure_repeat_s=0.3) as started:
+        yield started
 
 
 @pytest.fixture
@@ -276,3 +277,36 @@ async def test_events_of_retention_name_each_session(service: SessionService, st
         await subscription_client.close()
 
     assert event["actor_id"] == "ana"
+
+
+async def test_one_replica_at_a_time_sweeps(postgres: PostgresServer) -> None:
+    async with session_service(postgres) as first:
+        app = session_app(first.dsn, first.keys)
+        async with running(app, first.keys) as client:
+            second = SessionService(app, client, first.keys, first.dsn)
+            for number in range(4):
+                await first.session(await first.store(f"store{number}", idle_ttl_minutes=1))
+            await first.database.write("update sessions set last_activity_time = now() - interval '1 hour'")
+            holder = await asyncpg.connect(first.dsn)
+
+            async with holder.transaction():
+                await holder.execute("select from sessions for update")
+                sweeping = asyncio.create_task(first.clean())
+                await until(lambda: _waits(holder))
+                async with asyncio.timeout(10):
+                    await second.clean()
+                assert not sweeping.done()
+                assert await holder.fetchval("select count(*) from sessions") == 4
+            await sweeping
+
+            assert await holder.fetchval("select count(*) from sessions") == 0
+            assert await holder.fetchval("select count(*) from outbox where subject like '%session.deleted%'") == 4
+            await holder.close()
+
+
+async def _waits(connection: "asyncpg.Connection[asyncpg.Record]") -> bool:
+    return bool(
+        await connection.fetchval(
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        )
+    )

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.support.servers import PostgresServer
-from tests.support.service import USER
+from tests.support.service import USER, until
 from tests.support.session import STORES, SessionService, session_service
 
 KEY = {"Idempotency-Key": "k1"}
@@ -171,27 +171,33 @@ async def test_deleting_a_store_takes_all_and_frees_its_name(service: SessionSer
 
 async def test_no_orphan_is_left_by_writers_of_a_store_that_is_deleted(service: SessionService, name: str) -> None:
     store = await service.store(name)
-    await service.session(store)
+    await service.append(await service.session(store), *range(100))
     store_uid = await service.database.fetchval("select store_uid from session_stores where store_id = $1", name)
-    statuses: set[int] = set()
+    statuses: list[set[int]] = []
 
     async def write(n: int) -> None:
-        made = await service.client.post(
-            f"{STORES}{store}/sessions", params={"session_id": f"w{n}"}, json={"actor_id": "ana"}
+        """Its turn comes 50 times a second."""
+        await asyncio.sleep(n / 50)
+        made, forked, appended = await asyncio.gather(
+            service.client.post(f"{STORES}{store}/sessions", params={"session_id": f"w{n}"}, json={"actor_id": "ana"}),
+            service.client.post(f"{STORES}{store}/sessions:fork", json={"source_session_id": "s1", "actor_id": "ana"}),
+            service.client.post(f"{STORES}{store}/sessions/s1/items:append", json={"items": [{"data": n}]}),
         )
-        appended = await service.client.post(f"{STORES}{store}/sessions/s1/items:append", json={"items": [{"data": n}]})
-        statuses.update((made.status_code, appended.status_code))
+        statuses.append({made.status_code, forked.status_code, appended.status_code})
 
     async def delete() -> None:
-        await asyncio.sleep(0.02)
+        await until(lambda: len(statuses) >= 20)
         await service.call("DELETE", store)
-        await service.clean()
+        while len(statuses) < 100:
+            await service.clean()
 
-    await asyncio.gather(delete(), *(write(n) for n in range(60)))
+    await asyncio.gather(delete(), *(write(n) for n in range(100)))
     await service.clean()
 
-    assert statuses <= {200, 404}
-    for table in ("sessions", "session_items"):
+    assert statuses[0] == {200}
+    assert statuses[-1] == {404}
+    assert set().union(*statuses) == {200, 404}
+    for table in ("sessions", "session_items", "purges", "item_purges"):
         assert not await service.database.fetchval(f"select count(*) from {table} where store_uid = $1", store_uid)
 
 

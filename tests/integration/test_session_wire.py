@@ -140,6 +140,32 @@ async def test_without_postgres_503_comes_soon_and_service_returns_by_itself(wir
     assert [item["position"] for item in await wired.service.append(session, 1)] == [1]
 
 
+async def test_a_postgres_that_takes_connections_and_says_nothing_is_503_too(wired: Wired) -> None:
+    session = await wired.service.session(await wired.service.store())
+    wired.wire.is_mute = True
+    wired.wire.cut()
+    await wired.service.client.get(f"{STORES}{session}/items")  # may find a connection that is dead
+
+    async with asyncio.timeout(10):
+        answers = await asyncio.gather(
+            *(
+                wired.service.client.post(f"{STORES}{session}/items:append", json={"items": [{"data": n}]})
+                for n in range(20)
+            ),
+            *(wired.service.client.get(f"{STORES}{session}/items") for _ in range(20)),
+        )
+    wired.wire.is_mute = False
+    wired.wire.cut()
+
+    assert {(answer.status_code, answer.headers.get("retry-after")) for answer in answers} == {(503, "1")}
+    await until(lambda: _serves(wired, session))
+    assert await wired.items() == 0
+
+
+async def _serves(wired: Wired, session: str) -> bool:
+    return (await wired.service.client.get(f"{STORES}{session}/items")).status_code == 200
+
+
 @pytest.mark.parametrize("sessions", [1_000, *([1_000_000] if SOAK else [])])
 async def test_the_newest_of_100_000_items_touch_no_more_than_they_are(wired: Wired, sessions: int) -> None:
     service = wired.service
