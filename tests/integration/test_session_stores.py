@@ -1,10 +1,11 @@
 """Session stores and their permissions over HTTP on a real database."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 from uuid import uuid4
 
+import asyncpg
 import pytest
 
 from tests.support.servers import PostgresServer
@@ -199,6 +200,55 @@ async def test_no_orphan_is_left_by_writers_of_a_store_that_is_deleted(service: 
     assert set().union(*statuses) == {200, 404}
     for table in ("sessions", "session_items", "purges", "item_purges"):
         assert not await service.database.fetchval(f"select count(*) from {table} where store_uid = $1", store_uid)
+
+
+WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+TAKE_THE_NAME = """
+insert into sessions (store_uid, session_uid, session_id, actor_id, root_session_id, create_time, update_time,
+    last_activity_time) values ($1, gen_random_uuid(), 'late', 'ana', 'late', now(), now(), now())
+"""
+DROP_THE_KEY = "delete from idempotency_keys where store_uid = $1"
+
+
+@pytest.mark.parametrize("writer", ["create", "append"])
+async def test_a_writer_under_way_while_its_store_is_deleted_and_purged_leaves_no_orphan(
+    service: SessionService, name: str, writer: str
+) -> None:
+    """It waits in the middle of its transaction for another one, which first gets in its way and then gives way."""
+    store = await service.store(name)
+    session = await service.session(store)
+    uid = await service.database.fetchval("select store_uid from session_stores where store_id = $1", name)
+    await service.append(session, "late", headers=KEY)
+    holder = await asyncpg.connect(service.dsn)
+
+    async def write() -> None:
+        if writer == "create":
+            await service.client.post(f"{STORES}{store}/sessions?session_id=late", json={"actor_id": "ana"})
+        else:
+            await service.append(session, "late", headers=KEY)
+
+    async def delete_and_purge() -> None:
+        await service.call("DELETE", store)
+        await service.clean()
+
+    held = holder.transaction()
+    await held.start()
+    await holder.execute(TAKE_THE_NAME if writer == "create" else DROP_THE_KEY, uid)
+    writing = asyncio.create_task(write())
+    await until(lambda: holder.fetchval(f"select ({WAITING}) = 1"))
+    deleting = asyncio.create_task(delete_and_purge())
+    await until(lambda: _is_done_or(deleting, holder.fetchval(f"select ({WAITING}) = 2")))
+    await (held.rollback() if writer == "create" else held.commit())
+    await asyncio.gather(writing, deleting)
+    await service.clean()
+
+    for table in ("sessions", "session_items", "purges", "item_purges", "idempotency_keys"):
+        assert not await holder.fetchval(f"select count(*) from {table} where store_uid = $1", uid), table
+    await holder.close()
+
+
+async def _is_done_or(task: "asyncio.Task[None]", condition: Awaitable[bool]) -> bool:
+    return await condition or task.done()
 
 
 async def test_grants_open_a_store_as_far_as_they_reach(service: SessionService, name: str) -> None:
