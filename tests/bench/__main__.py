@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tests.bench.appends import append_rows
 from tests.bench.freshness import freshness_rows
-from tests.bench.growth import growth_rows
+from tests.bench.growth import crowd_rows, growth_rows
 from tests.bench.reloads import reload_rows
 from tests.bench.report import Machine, Row, show, write
 from tests.bench.resting import resting_rows
@@ -65,6 +65,9 @@ class Bench:
         if "growth" in self._groups:
             self._say("a turn as the session grows")
             self._add(await growth_rows(one, full=self._full))
+        if "growth" in self._groups and self._full:
+            self._say("a million sessions")
+            self._add(await crowd_rows(one))
         self._say("memory at rest")
         self._add(await resting_rows(one, "this load"))
 
