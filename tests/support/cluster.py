@@ -71,8 +71,9 @@ class Forker:
             text=True,
         )
 
-    def start(self, service: str, environment: Mapping[str, str], log: Path) -> int:
-        return self._ask({"service": service, "environment": dict(environment), "log": str(log)})
+    def start(self, service: str, environment: Mapping[str, str], log: Path, kill_points: Path | None) -> int:
+        points = None if kill_points is None else str(kill_points)
+        return self._ask({"service": service, "environment": dict(environment), "log": str(log), "kill_points": points})
 
     def reap(self, pid: int) -> int:
         """The exit status of a process that ended; its pid is free from then on."""
@@ -102,6 +103,7 @@ class Replica:
     environment: Mapping[str, str]
     log: Path
     forker: Forker
+    kill_points: Path | None = None
     port: int = field(default_factory=free_port)
     pid: int | None = None
     statuses: list[int] = field(default_factory=list)
@@ -122,7 +124,8 @@ class Replica:
         return False
 
     def start(self) -> None:
-        self.pid = self.forker.start(self.service, {**self.environment, "HTTP_PORT": str(self.port)}, self.log)
+        environment = {**self.environment, "HTTP_PORT": str(self.port)}
+        self.pid = self.forker.start(self.service, environment, self.log, self.kill_points)
 
     def send(self, number: signal.Signals) -> None:
         if self.is_running and self.pid is not None:
@@ -456,6 +459,7 @@ async def cluster(
     replicas: Mapping[str, int] | None = None,
     settings: Mapping[str, Mapping[str, str]] | None = None,
     seed: int = 0,
+    kill_points: Path | None = None,
 ) -> AsyncIterator[Cluster]:
     """Everything running and ready, with the two stores and the pipeline. `settings` are variables by service."""
     async with AsyncExitStack() as stack:
@@ -474,6 +478,7 @@ async def cluster(
                 _environment(service, dsns[service], nats, keys, settings),
                 logs / f"{service}-{number}.log",
                 forker,
+                kill_points,
             )
             for service in SERVICES
             for number in range((replicas or {}).get(service, 1))

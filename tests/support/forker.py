@@ -14,7 +14,10 @@ import signal
 import sys
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NoReturn
+
+from tests.support.kill_points import KillPoints
 
 # Beside the services, what uvicorn imports only when it runs.
 WARM = (
@@ -48,8 +51,8 @@ def serve() -> None:
                 os.kill(child, signal.SIGKILL)
 
 
-def become(service: str, environment: Mapping[str, str], log: str) -> NoReturn:
-    """The child: never returns into the loop of its parent."""
+def become(service: str, environment: Mapping[str, str], log: str, kill_points: str | None) -> NoReturn:
+    """The child: never returns into the loop of its parent. `kill_points`: the directory that arms them, if any."""
     status: Any = 1
     try:
         os.setsid()
@@ -59,6 +62,8 @@ def become(service: str, environment: Mapping[str, str], log: str) -> NoReturn:
         os.environ.clear()
         os.environ.update(environment)
         sys.argv = [f"services.{service}"]
+        if kill_points is not None:
+            KillPoints(Path(kill_points)).install()
         runpy.run_module(f"services.{service}", run_name="__main__", alter_sys=True)
         status = 0
     except SystemExit as ended:
