@@ -109,7 +109,10 @@ class Change(BaseModel):
 
 
 class MemoriesDistilled(Event):
-    """The outcome of one distillation, for one actor; `changes` may be empty: then only progress moves."""
+    """The outcome of one distillation, for one actor; `changes` may be empty: then only progress moves.
+
+    `rewound`: the session store was restored to an older state, and progress goes back to the end of the ranges.
+    """
 
     subject = "distiller.memories.distilled.v1"
 
@@ -125,6 +128,7 @@ class MemoriesDistilled(Event):
     oldest_appended_at: datetime | None
     ranges: list[Range]
     changes: list[Change]
+    rewound: bool = False
 
 
 class AppliedChange(BaseModel):

@@ -163,6 +163,19 @@ class BatchApplied(Message):
     outcomes: list[AppliedChange]
 
 
+class FindLacking(Message):
+    """Which of these batches a memory store has never applied; none of a store that is gone."""
+
+    subject: ClassVar[str] = "memory.batches.lacking"
+
+    store_uid: UUID
+    batch_ids: list[UUID]
+
+
+class LackingBatches(Message):
+    batch_ids: list[UUID] = Field(default_factory=list)
+
+
 class HastenLane(Message):
     """Somebody waits for this session to be distilled into this store: make its lanes due at once."""
 

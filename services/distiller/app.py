@@ -7,7 +7,7 @@ from libs.chassis.app import Chassis
 from libs.chassis.housekeeping import Pass
 from libs.contracts import events, requests
 from services.distiller.access import Access
-from services.distiller.api import Authorization, ExtractionApi, LaneApi, PipelineAccess, PipelineApi, RunApi
+from services.distiller.api import Authorization, ExtractionApi, LaneApi, PipelineAccess, PipelineApi, RepairApi, RunApi
 from services.distiller.distil import Distiller
 from services.distiller.extraction import Extractor
 from services.distiller.handlers import Handlers, Marker, Unanswered
@@ -15,6 +15,7 @@ from services.distiller.lanes import LaneWorkers
 from services.distiller.llm import Models
 from services.distiller.metrics import Metrics
 from services.distiller.reading import Reader
+from services.distiller.restored import Restored
 from services.distiller.runs import Runner
 from services.distiller.settings import DistillerSettings
 from services.distiller.store import Batches, Lanes, Pipelines, Runs
@@ -41,7 +42,8 @@ def build(
     distiller = Distiller(models, lanes, batches, unit_of_work, chassis.relay, creators, reader, counted)
     workers = LaneWorkers(settings, lanes, distiller, counted)
     runner = Runner(settings, runs, pipelines, workers, unit_of_work, creators, bus.ask)
-    sweeper = Sweeper(settings, pipelines, lanes, workers, bus.ask, counted)
+    restored = Restored(lanes, batches, unit_of_work, chassis.relay, bus.ask)
+    sweeper = Sweeper(settings, pipelines, lanes, workers, bus.ask, restored, counted)
     unanswered = Unanswered(batches, unit_of_work, counted, settings.unanswered_after_s)
     handlers = Handlers(
         Marker(lanes, workers), pipelines, lanes, batches, workers, chassis.parked, unit_of_work, counted
@@ -72,5 +74,6 @@ def build(
         RunApi(runs, runner, unit_of_work, access),
         LaneApi(lanes, batches, workers, access),
         ExtractionApi(limits, models, authorization, Extractor(reader, bus.ask)),
+        RepairApi(pipelines, sweeper, restored),
     )
     return chassis.http("Memstream distiller", [api.routes() for api in apis])

@@ -27,6 +27,11 @@ class Metrics:
             "Sessions that only the sweep found: 0 in a healthy system",
             registry=registry,
         )
+        self.rewound = Counter(
+            "memstream_sessions_rewound_total",
+            "Sessions distilled anew because the session database was restored to an older state",
+            registry=registry,
+        )
         self.reemitted = Counter(
             "memstream_batches_reemitted_total", "Batches that memory had not answered in time", registry=registry
         )

@@ -6,17 +6,19 @@ pipeline, and every pipeline once a day, gets the whole walk.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from libs.chassis.errors import ApiError, Reject, Retry
 from libs.chassis.logs import logger
 from libs.contracts.requests import ChangedSessions, SessionsChanged
+from services.distiller.domain import Pipeline
 from services.distiller.lanes import LaneWorkers
 from services.distiller.metrics import Metrics
+from services.distiller.restored import Restored
 from services.distiller.settings import DistillerSettings
 from services.distiller.store import Lanes, Mark, Pipelines
-from services.distiller.store.pipelines import Sweep
 
 RETRY_S = 5.0
 IN_FLIGHT = timedelta(seconds=5)
@@ -27,6 +29,15 @@ Ask = Callable[..., Awaitable[Any]]
 log = logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """A page of sessions, looked at; `cursor` is where the next one begins."""
+
+    sessions: int
+    rewound: int
+    cursor: str | None
+
+
 class Sweeper:
     def __init__(
         self,
@@ -35,6 +46,7 @@ class Sweeper:
         lanes: Lanes,
         workers: LaneWorkers,
         ask: Ask,
+        restored: Restored,
         metrics: Metrics,
     ) -> None:
         self._settings = settings
@@ -42,6 +54,7 @@ class Sweeper:
         self._lanes = lanes
         self._workers = workers
         self._ask = ask
+        self._restored = restored
         self._metrics = metrics
         self.wake = asyncio.Event()
 
@@ -55,7 +68,12 @@ class Sweeper:
             if sweep is None:
                 break
             try:
-                await self._walk(sweep)
+                cursor = None
+                while True:
+                    walked = await self.walk(sweep.pipeline, sweep.since, cursor)
+                    cursor = walked.cursor
+                    if cursor is None:
+                        break
             except (ApiError, Retry, Reject) as away:
                 log.info("sweep_put_off", error=str(away))
                 await self._pipelines.put_off_sweep(sweep, settings.sweep_interval_s, RETRY_S)
@@ -63,33 +81,31 @@ class Sweeper:
                 await self._pipelines.end_sweep(sweep)
         self._metrics.oldest_undistilled.set(await self._lanes.oldest_undistilled_s())
 
-    async def _walk(self, sweep: Sweep) -> None:
-        pipeline, cursor = sweep.pipeline, None
+    async def walk(self, pipeline: Pipeline, since: datetime | None, cursor: str | None) -> Walked:
+        """Marks a page of the sessions that changed since then, or of all. Raises `Retry`, `Reject`."""
         # Younger ones may still be told by their event; the next sweep overlaps this one.
         settled = datetime.now(UTC) - IN_FLIGHT
-        while True:
-            page: ChangedSessions = await self._ask(
-                SessionsChanged(store_uid=pipeline.session_store_uid, since=sweep.since, cursor=cursor),
-                ChangedSessions,
+        page: ChangedSessions = await self._ask(
+            SessionsChanged(store_uid=pipeline.session_store_uid, since=since, cursor=cursor), ChangedSessions
+        )
+        rewound = await self._restored.rewind(pipeline, page.sessions) if page.sessions else 0
+        marks = [
+            Mark(
+                store_uid=pipeline.session_store_uid,
+                session_uid=session.session_uid,
+                session_id=session.session_id,
+                actor_id=session.actor_id,
+                last_position=session.last_position,
+                appended_at=session.last_activity_time,
             )
-            if page.sessions:
-                marks = [
-                    Mark(
-                        store_uid=pipeline.session_store_uid,
-                        session_uid=session.session_uid,
-                        session_id=session.session_id,
-                        actor_id=session.actor_id,
-                        last_position=session.last_position,
-                        appended_at=session.last_activity_time,
-                    )
-                    for session in page.sessions
-                    if session.last_position and (sweep.since is None or session.last_activity_time < settled)
-                ]
-                news, due_in_s = await self._lanes.mark(marks, pipeline.pipeline_uid)
-                if sweep.since is not None:
-                    self._metrics.sweep_finds.inc(news)
-                if due_in_s is not None:
-                    self._workers.due_in(due_in_s)
-            cursor = page.cursor
-            if cursor is None:
-                return
+            for session in page.sessions
+            if session.last_position and (since is None or session.last_activity_time < settled)
+        ]
+        if marks:
+            news, due_in_s = await self._lanes.mark(marks, pipeline.pipeline_uid)
+            if since is not None:
+                self._metrics.sweep_finds.inc(news)
+            if due_in_s is not None:
+                self._workers.due_in(due_in_s)
+        self._metrics.rewound.inc(rewound)
+        return Walked(len(page.sessions), rewound, page.cursor)

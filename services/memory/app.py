@@ -10,7 +10,7 @@ from libs.chassis.housekeeping import expiring, run_pass
 from libs.chassis.permissions import permission_routes
 from libs.chassis.stores import Stores
 from libs.contracts.events import BatchesApplied, DistillerActorErased, MemoriesDistilled, SessionActorErased
-from libs.contracts.requests import ApplyBatch, AuthorizeMemoryStore, RelatedEntries
+from libs.contracts.requests import ApplyBatch, AuthorizeMemoryStore, FindLacking, RelatedEntries
 from services.memory.api.entries import entry_routes
 from services.memory.api.erasures import erasure_routes
 from services.memory.api.stores import store_routes
@@ -55,7 +55,7 @@ def build(settings: MemorySettings, metrics: chassis_metrics.Metrics | None = No
     handlers = Handlers(
         chassis.unit_of_work,
         stores,
-        Batches(indexing, settings.limits.path_bytes),
+        Batches(chassis.database, indexing, settings.limits.path_bytes),
         Distilling(chassis.database),
         search,
         erasures,
@@ -66,6 +66,7 @@ def build(settings: MemorySettings, metrics: chassis_metrics.Metrics | None = No
     chassis.bus.consume(DistillerActorErased, handlers.on_distiller_actor_erased)
     chassis.bus.listen(BatchesApplied, freshness.on_batches_applied)
     chassis.bus.answer(ApplyBatch, handlers.apply_batch)
+    chassis.bus.answer(FindLacking, handlers.find_lacking)
     chassis.bus.answer(RelatedEntries, handlers.related_entries)
     chassis.bus.answer(AuthorizeMemoryStore, handlers.authorize_store)
     chassis.every(

@@ -18,6 +18,8 @@ from libs.contracts.requests import (
     ApplyBatch,
     AuthorizeMemoryStore,
     BatchApplied,
+    FindLacking,
+    LackingBatches,
     Related,
     RelatedEntries,
     RelatedEntry,
@@ -76,6 +78,9 @@ class Handlers:
         """As the event, for somebody who waits."""
         async with self._unit_of_work.begin() as tx:
             return BatchApplied(outcomes=await self._batches.apply(tx, request.batch, datetime.now(UTC)))
+
+    async def find_lacking(self, request: FindLacking) -> LackingBatches:
+        return LackingBatches(batch_ids=await self._batches.lacking(request.store_uid, request.batch_ids))
 
     async def on_session_actor_erased(self, event: SessionActorErased) -> None:
         """An actor was erased in a session store: what rests on that store alone goes from every memory store."""

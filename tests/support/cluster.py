@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import httpx
@@ -31,7 +32,14 @@ from libs.chassis.command import revisions
 from libs.contracts.routes import BASE, owner_of
 from services.standalone.embedded import EmbeddedNats, EmbeddedPostgres
 from tests.support.ledger import Distilled, StoredEntry, StoredItem
-from tests.support.servers import TEST_SETTINGS, PostgresServer, free_port, server_directory
+from tests.support.servers import (
+    TEST_SETTINGS,
+    PostgresServer,
+    copy_database,
+    drop_database,
+    free_port,
+    server_directory,
+)
 from tests.support.service import Keys, database, key_directory, until
 
 SERVICES = ("session", "distiller", "memory")
@@ -160,6 +168,7 @@ class Cluster:
         self._rng = rng
         self._turns = {service: itertools.cycle(self.of(service)) for service in SERVICES if self.of(service)}
         self._halted: set[str] = set()
+        self._dumps: list[str] = []
         self._client = httpx.AsyncClient(
             headers=keys.header(), timeout=10, limits=httpx.Limits(max_connections=100, max_keepalive_connections=50)
         )
@@ -216,6 +225,28 @@ class Cluster:
 
     def resume(self, service: str) -> None:
         self._halted.discard(service)
+
+    async def dump(self, service: str) -> str:
+        """A dump of a service's database, for `restore`; the service is away for as long as it takes."""
+        await self.halt(service)
+        name = urlsplit(self.dsns[service]).path.lstrip("/")
+        dump = f"{name}_dump"
+        await copy_database(self.postgres, name, self.postgres.dsn(dump))
+        self._dumps.append(dump)
+        self.resume(service)
+        await self.ready()
+        return dump
+
+    async def restore(self, service: str, dump: str) -> None:
+        """The service's database is as it was at the dump."""
+        await self.halt(service)
+        await copy_database(self.postgres, dump, self.dsns[service])
+        self.resume(service)
+        await self.ready()
+
+    async def drop_dumps(self) -> None:
+        for dump in self._dumps:
+            await drop_database(self.postgres, self.postgres.dsn(dump))
 
     async def stop(self) -> list[int]:
         """SIGTERM to all; the exit statuses. A replica that does not end in time is killed, and that is a failure."""
@@ -496,6 +527,7 @@ async def cluster(
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)
             await running.stop()
+            await running.drop_dumps()
 
 
 def _environment(

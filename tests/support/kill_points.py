@@ -65,7 +65,7 @@ class KillPoints:
                 await message._client.flush()
                 self.reached("acknowledged")
 
-        Msg.ack = acknowledge  # type: ignore[method-assign]
+        Msg.ack = acknowledge  # type: ignore[assignment,method-assign]
 
     def _after(self, owner: type, name: str, point: str, is_meant: Callable[..., bool] = lambda *_: True) -> None:
         wrapped = getattr(owner, name)

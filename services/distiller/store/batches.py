@@ -6,14 +6,14 @@ killed worker does not pay again; what memory has not answered is sent again und
 
 import json
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from uuid import UUID
 
 from libs.chassis.database import Database
 from libs.chassis.housekeeping import BATCH
 from libs.chassis.outbox import OutboxRow
 from libs.chassis.unit_of_work import Tx
-from libs.contracts.events import MemoriesDistilled
+from libs.contracts.events import MemoriesDistilled, Range
 from services.distiller.domain import Fenced, Lease, Pipeline, Question
 
 EMIT = """
@@ -43,7 +43,7 @@ select 1 from lane
 # The lane before its sessions, as everywhere: `applied` reads `lane` so that it comes after it.
 SETTLE = """
 with batch as (
-    update batches set state = 'settled', settled_at = now(), outcomes = $2, event = null
+    update batches set state = 'settled', settled_at = now(), outcomes = $2
     where batch_id = $1 and state = 'emitted' returning batch_id, pipeline_uid, actor_id, ranges),
 lane as (
     update lanes l set pending_batch = null from batch b
@@ -55,6 +55,32 @@ applied as (
     from batch b left join lane on true, jsonb_to_recordset(b.ranges) as r (session_uid uuid, through bigint)
     where s.pipeline_uid = b.pipeline_uid and s.actor_id = b.actor_id and s.session_uid = r.session_uid)
 select batch_id, pipeline_uid, actor_id, exists (select 1 from lane where due_at is not null) as is_due from batch
+"""
+
+
+REWIND = """
+with lane as (
+    update lanes l set pending_batch = $6, lease_token = lease_token + 1, lease_until = null, due_at = now(),
+        marks = marks + 1
+    where l.pipeline_uid = $1 and l.actor_id = $2 and l.pending_batch is null
+        and (l.lease_until is null or l.lease_until < now())
+        and exists (select 1 from lane_sessions s where s.pipeline_uid = $1 and s.actor_id = $2
+            and s.session_uid = $3 and s.distilled_position = $4)
+    returning 1),
+watermark as (
+    update lane_sessions s set distilled_position = 0, applied_position = 0, known_position = $5, again = '{}',
+        goal_position = least(s.goal_position, $5)
+    from lane where s.pipeline_uid = $1 and s.actor_id = $2 and s.session_uid = $3),
+goals as (
+    update run_lanes r set goal_position = least(r.goal_position, $5) from lane, runs
+    where runs.pipeline_uid = $1 and runs.state in ('PENDING', 'RUNNING') and r.run_id = runs.run_id
+        and r.actor_id = $2 and r.session_uid = $3),
+batch as (
+    insert into batches (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token, event, ranges,
+        emitted_at)
+    select $6, $1, $2, $7, 'emitted', 0, $8, $9, now() from lane),
+told as (insert into outbox (message_id, subject, payload) select $10, $11, $8 from lane)
+select 1 from lane
 """
 
 
@@ -85,6 +111,16 @@ class Kept:
     batch_id: UUID
     question: Question
     answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A batch that memory has answered, as it was sent."""
+
+    batch_id: UUID
+    memory_store_uid: UUID
+    settled_at: datetime
+    event: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +204,7 @@ class Batches:
     ) -> bool:
         """Ends a lease with a batch on its way: lane, watermarks, batch and outbox in one statement.
 
-        False when the lease was lost, and then nothing happened. The batch's statements are kept until memory answers;
-        what it covered stays longer.
+        False when the lease was lost, and then nothing happened. The batch stays until 7 days after memory's answer.
         """
         handed = await self._database.write(
             EMIT,
@@ -189,6 +224,41 @@ class Batches:
             row.subject,
         )
         return bool(handed)
+
+    async def rewind(self, event: MemoriesDistilled, row: OutboxRow, begun: Range, watermark: int, last: int) -> bool:
+        """Sets a session's watermark back from where it was to its beginning, with the batch that tells memory so.
+
+        False when the lane is at work or the watermark has moved, and then nothing happened.
+        """
+        told = await self._database.write(
+            REWIND,
+            event.pipeline_uid,
+            event.actor_id,
+            begun.session_uid,
+            watermark,
+            last,
+            event.batch_id,
+            event.store_uid,
+            row.payload,
+            json.dumps([begun.model_dump(mode="json")]),
+            row.message_id,
+            row.subject,
+        )
+        return bool(told)
+
+    async def settled_page(self, workspace_id: int, after: tuple[datetime, UUID] | None, limit: int) -> list[Settled]:
+        """The settled batches of a workspace, in the order in which memory answered them."""
+        rows = await self._database.fetch(
+            "select b.batch_id, b.memory_store_uid, b.settled_at, b.event from batches b"
+            " join pipelines p on p.pipeline_uid = b.pipeline_uid and p.workspace_id = $1"
+            " where b.state = 'settled' and b.event is not null"
+            " and ($2::timestamptz is null or (b.settled_at, b.batch_id) > ($2, $3::uuid))"
+            " order by b.settled_at, b.batch_id limit $4",
+            workspace_id,
+            *(after or (None, None)),
+            limit,
+        )
+        return [Settled(**row) for row in rows]
 
     async def settle(self, batch_id: UUID, outcomes: str) -> bool:
         """Memory has answered: what the batch covered is applied. True when its lane has more to do."""

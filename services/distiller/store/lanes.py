@@ -14,6 +14,7 @@ from uuid import UUID
 from libs.chassis.database import Database
 from libs.chassis.housekeeping import BATCH
 from libs.chassis.unit_of_work import Tx
+from libs.contracts.requests import ChangedSession
 from services.distiller.domain import Behind, Lease, Pipeline
 from services.distiller.store.pipelines import COLUMNS
 
@@ -180,6 +181,20 @@ class Lanes:
             limit,
         )
         return [Behind(**{**row, "again": tuple(row["again"])}) for row in rows]
+
+    async def ahead(self, pipeline_uid: UUID, sessions: Sequence[ChangedSession]) -> list[tuple[str, UUID, str, int]]:
+        """Sessions whose watermark is above what they hold, as (actor, session uid and id, watermark)."""
+        rows = await self._database.fetch(
+            "select s.actor_id, s.session_uid, s.session_id, s.distilled_position"
+            " from unnest($2::text[], $3::uuid[], $4::bigint[]) as e (actor_id, session_uid, last_position)"
+            " join lane_sessions s on s.pipeline_uid = $1 and s.actor_id = e.actor_id"
+            "  and s.session_uid = e.session_uid where s.distilled_position > e.last_position",
+            pipeline_uid,
+            [session.actor_id for session in sessions],
+            [session.session_uid for session in sessions],
+            [session.last_position for session in sessions],
+        )
+        return [(row["actor_id"], row["session_uid"], row["session_id"], row["distilled_position"]) for row in rows]
 
     async def release(self, lease: Lease) -> None:
         """Ends a lease that found nothing to do."""

@@ -1,11 +1,14 @@
 """A distiller's batch, applied in one transaction; a repeat applies nothing and gets the first answer."""
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+from libs.chassis.database import Database
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import AppliedChange, Change, MemoriesDistilled, Range
+from libs.contracts.ids import part_of
 from services.memory.domain import (
     DREAMER,
     INT64,
@@ -28,7 +31,8 @@ from services.memory.store.slots import Slots, Writer
 
 
 class Batches:
-    def __init__(self, indexing: Indexing, max_path_bytes: int) -> None:
+    def __init__(self, database: Database, indexing: Indexing, max_path_bytes: int) -> None:
+        self._database = database
         self._indexing = indexing
         self._max_path_bytes = max_path_bytes
 
@@ -62,6 +66,17 @@ class Batches:
         )
         return outcomes
 
+    async def lacking(self, store_uid: UUID, batch_ids: Sequence[UUID]) -> list[UUID]:
+        """Those that a store has never applied; none of a store that is gone."""
+        rows = await self._database.fetch(
+            "select wanted.batch_id from unnest($2::uuid[]) as wanted (batch_id)"
+            " join memory_stores s on s.store_uid = $1"
+            " left join batches b on b.store_uid = $1 and b.batch_id = wanted.batch_id where b.batch_id is null",
+            store_uid,
+            batch_ids,
+        )
+        return [row["batch_id"] for row in rows]
+
     async def _apply(
         self, slots: Slots, batch: MemoriesDistilled, change: Change, now: datetime, written: set[UUID]
     ) -> AppliedChange:
@@ -87,7 +102,7 @@ class Batches:
             await slots.support(slot, planned.supports, proofs)
             written.add(slot.entry_uid)
             return outcome(planned, slot, planned.supports)
-        entry = await _write(slots, slot, change, planned, recorded_at)
+        entry = await _write(slots, slot, batch.batch_id, change, planned, recorded_at)
         version = entry.last_version - len(planned.add) + 1
         await slots.support(entry, version, proofs)
         written.add(entry.entry_uid)
@@ -102,11 +117,15 @@ async def _slot(slots: Slots, change: Change) -> Entry | None:
     return await slots.at(change.path, None)
 
 
-async def _write(slots: Slots, slot: Entry | None, change: Change, planned: Plan, recorded_at: datetime) -> Entry:
+async def _write(
+    slots: Slots, slot: Entry | None, batch_id: UUID, change: Change, planned: Plan, recorded_at: datetime
+) -> Entry:
     if slot is None:
         first = planned.add[0]
+        # The same id when it is applied again to a restored database: later batches name the entry by it.
+        entry_id = str(part_of(batch_id, change.path))
         return await slots.create(
-            None, change.path, None, first.value, first.at, recorded_at=recorded_at, source_type=DREAMER
+            entry_id, change.path, None, first.value, first.at, recorded_at=recorded_at, source_type=DREAMER
         )
     for addition in planned.add:
         assert planned.holds_since is not None  # noqa: S101 - every addition says it
@@ -154,7 +173,8 @@ async def _advance(tx: Tx, batch: MemoriesDistilled) -> None:
         " select $1, $2, r.session_uid, $3, r.session_id, $4, r.position"
         " from unnest($5::uuid[], $6::text[], $7::bigint[]) r (session_uid, session_id, position)"
         " on conflict (store_uid, session_store_uid, session_uid)"
-        " do update set position = greatest(progress.position, excluded.position)",
+        " do update set position = case when $8 then excluded.position"
+        "  else greatest(progress.position, excluded.position) end",
         batch.store_uid,
         batch.session_store_uid,
         batch.session_store_id,
@@ -162,4 +182,5 @@ async def _advance(tx: Tx, batch: MemoriesDistilled) -> None:
         [each.session_uid for each in ranges],
         [each.session_id for each in ranges],
         [min(max(0, each.through), INT64) for each in ranges],
+        batch.rewound,
     )

@@ -1,0 +1,151 @@
+"""When a database was restored to an older dump, nothing that was promised stays lost.
+
+- session: its positions are given again. A session whose watermark is above its last position is distilled from its
+  beginning, for nobody knows which of its positions are the old ones; what memory has of them is only confirmed.
+- memory: the settled batches that it lacks are applied again, in their order.
+- distiller: the sweep finds what is known no more; what memory has already, a repeat only confirms.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from libs.chassis.outbox import OutboxRow, Relay
+from libs.chassis.unit_of_work import UnitOfWork
+from libs.contracts.events import Change, MemoriesDistilled, Range
+from libs.contracts.ids import uuid7
+from libs.contracts.requests import (
+    ApplyBatch,
+    BatchApplied,
+    ChangedSession,
+    FindLacking,
+    LackingBatches,
+    ReadTranscript,
+    Related,
+    RelatedEntries,
+    Transcript,
+)
+from services.distiller.domain import AGAIN_LIMIT, Pipeline
+from services.distiller.store import Batches, Lanes
+from services.distiller.store.batches import Settled
+
+APPLY_TIMEOUT_S = 10.0
+
+Ask = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedAgain:
+    """A page of settled batches, looked through: how many memory lacked, and where the next page begins."""
+
+    batches: int
+    lacking: int
+    through: tuple[datetime, UUID] | None
+
+
+class Restored:
+    def __init__(self, lanes: Lanes, batches: Batches, unit_of_work: UnitOfWork, relay: Relay, ask: Ask) -> None:
+        self._lanes = lanes
+        self._batches = batches
+        self._unit_of_work = unit_of_work
+        self._relay = relay
+        self._ask = ask
+
+    async def rewind(self, pipeline: Pipeline, sessions: Sequence[ChangedSession]) -> int:
+        """Has those distilled anew whose watermark is above their last position; returns how many.
+
+        The sessions may have grown since they were listed, so each suspicion is asked about. A lane at work is left to
+        the next look.
+        """
+        rewound = 0
+        for actor_id, session_uid, session_id, watermark in await self._lanes.ahead(pipeline.pipeline_uid, sessions):
+            transcript: Transcript = await self._ask(
+                ReadTranscript(store_uid=pipeline.session_store_uid, session_uid=session_uid, after=watermark, limit=1),
+                Transcript,
+            )
+            if transcript.gone or transcript.last_position >= watermark:
+                continue
+            begun = Range(session_uid=session_uid, session_id=session_id, after=0, through=0)
+            rewound += await self._begin_again(pipeline, actor_id, begun, watermark, transcript)
+        return rewound
+
+    async def _begin_again(
+        self, pipeline: Pipeline, actor_id: str, begun: Range, watermark: int, transcript: Transcript
+    ) -> bool:
+        """Sets a watermark back and has memory set its progress back, before anything more is distilled."""
+        related: Related = await self._ask(
+            RelatedEntries(store_uid=pipeline.memory_store_uid, actor_id=actor_id, texts=[]), Related
+        )
+        batch_id = uuid7()
+        event = MemoriesDistilled(
+            event_id=batch_id,
+            workspace_id=pipeline.workspace_id,
+            batch_id=batch_id,
+            store_uid=pipeline.memory_store_uid,
+            actor_id=actor_id,
+            pipeline_uid=pipeline.pipeline_uid,
+            session_store_uid=pipeline.session_store_uid,
+            session_store_id=pipeline.session_store_id,
+            source_epoch=transcript.epoch,
+            memory_epoch=related.epoch,
+            oldest_appended_at=None,
+            ranges=[begun],
+            changes=[],
+            rewound=True,
+        )
+        row = OutboxRow.of(event)
+        if not await self._batches.rewind(event, row, begun, watermark, transcript.last_position):
+            return False
+        self._relay.offer([row])
+        return True
+
+    async def apply_again(self, workspace_id: int, after: tuple[datetime, UUID] | None, limit: int) -> AppliedAgain:
+        """Looks through the next settled batches of a workspace. Raises `Retry` when memory does not answer."""
+        page = await self._batches.settled_page(workspace_id, after, limit)
+        lacking = await self._lacking(page)
+        for settled in page:
+            if settled.batch_id in lacking:
+                await self._apply(settled)
+        through = (page[-1].settled_at, page[-1].batch_id) if len(page) == limit else None
+        return AppliedAgain(len(page), len(lacking), through)
+
+    async def _lacking(self, page: Sequence[Settled]) -> set[UUID]:
+        by_store: dict[UUID, list[UUID]] = {}
+        for settled in page:
+            by_store.setdefault(settled.memory_store_uid, []).append(settled.batch_id)
+        answers: list[LackingBatches] = await asyncio.gather(
+            *(
+                self._ask(FindLacking(store_uid=store_uid, batch_ids=batch_ids), LackingBatches)
+                for store_uid, batch_ids in by_store.items()
+            )
+        )
+        return {batch_id for answer in answers for batch_id in answer.batch_ids}
+
+    async def _apply(self, settled: Settled) -> None:
+        """One after the other: each batch was decided on what the one before had written."""
+        batch = MemoriesDistilled.model_validate_json(settled.event)
+        applied: BatchApplied = await self._ask(ApplyBatch(batch=batch), BatchApplied, timeout_s=APPLY_TIMEOUT_S)
+        conflicts = [
+            change
+            for change, result in zip(batch.changes, applied.outcomes, strict=False)
+            if result.outcome == "conflict"
+        ]
+        if conflicts:
+            await self._ask_again(batch, conflicts)
+
+    async def _ask_again(self, batch: MemoriesDistilled, changes: Sequence[Change]) -> None:
+        """Somebody wrote these slots since: their lines are distilled once more, on what is there now."""
+        async with self._unit_of_work.begin() as tx:
+            for change in changes:
+                for evidence in change.evidence:
+                    await self._lanes.ask_again(
+                        tx,
+                        batch.pipeline_uid,
+                        batch.actor_id,
+                        evidence.session_uid,
+                        evidence.positions,
+                        AGAIN_LIMIT,
+                    )

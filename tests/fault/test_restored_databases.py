@@ -1,0 +1,124 @@
+"""Each database restored alone to an older dump heals; `memstream repair` does what no sweep can."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.support.cluster import Cluster, cluster
+from tests.support.ledger import Fact, Ledger
+from tests.support.load import Load, judged
+from tests.support.servers import PostgresServer
+from tests.support.service import until
+
+CLI = (sys.executable, "-c", "from memstream.cli import main; main()")
+
+
+@pytest.fixture
+async def own(postgres: PostgresServer, seed: int) -> AsyncIterator[Cluster]:
+    async with cluster(postgres, seed=seed) as running:
+        yield running
+
+
+async def repair(running: Cluster) -> str:
+    """What `memstream repair` says."""
+    [distiller] = running.of("distiller")
+    token = running.keys.token("root@example.com", admin=True)
+    process = await asyncio.create_subprocess_exec(
+        *CLI, "--url", distiller.url, "--token", token, "repair", stdout=-1, stderr=-1
+    )
+    said, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    return said.decode()
+
+
+async def remembered(running: Cluster, *actors: str) -> list[dict[str, Any]]:
+    """All entries of these actors with their ids and versions, without the times at which they were written."""
+    times = ("create_time", "update_time")
+    return [
+        {name: value for name, value in entry.items() if name not in times}
+        for actor in actors
+        for entry in await running._entries(actor)
+    ]
+
+
+async def test_an_older_distiller_distils_again_and_doubles_nothing(own: Cluster, ledger: Ledger, seed: int) -> None:
+    load = Load(own, ledger, seed)
+    await load.run(lambda done: done == 2)
+    assert await own.at_rest()
+    dump = await own.dump("distiller")
+    await load.run(lambda done: done == 2)
+    assert await own.at_rest()
+
+    await own.restore("distiller", dump)
+    await load.run(lambda done: done == 1)
+
+    await judged(own, ledger)
+
+
+async def test_an_older_memory_gets_back_what_it_lost_with_the_same_ids_and_versions(
+    own: Cluster, ledger: Ledger, seed: int
+) -> None:
+    load = Load(own, ledger, seed)
+    await load.run(lambda done: done == 2)
+    await own.make_session("mira-1", "mira")
+    said = ["I work at Northwind.", "I live in Paris.", "I work at Contoso now.", "I moved to Lyon.", "I live in Lyon."]
+    dump = ""
+    for number, text in enumerate(said):
+        if number == 1:
+            dump = await own.dump("memory")
+        body = {"items": [{"data": {"type": "message", "role": "user", "content": text}}]}
+        await own.answer(
+            "POST",
+            "/api/2.0/agents/session-stores/chats/sessions/mira-1/items:append",
+            json=body,
+            headers={"Idempotency-Key": str(number)},
+        )
+        assert await own.at_rest()
+    await load.run(lambda done: done == 2)
+    assert await own.at_rest()
+    actors = ["mira", *sorted(ledger.actors)]
+    before = await remembered(own, *actors)
+
+    await own.restore("memory", dump)
+    assert len(await remembered(own, *actors)) < len(before)
+    first, second = await repair(own), await repair(own)
+
+    assert await remembered(own, *actors) == before
+    assert " 0 of " in second.split(";")[1], second
+    assert " 0 of " not in first.split(";")[1], first
+    await judged(own, ledger)
+
+
+@pytest.mark.parametrize("with_repair", [False, True], ids=["by the sweep", "with a repair"])
+async def test_positions_that_an_older_session_database_gives_again_are_distilled(
+    postgres: PostgresServer, ledger: Ledger, seed: int, with_repair: bool
+) -> None:
+    """The sweep sees sessions that are shorter than what is distilled of them; a repair sees them before they grow."""
+    settings = {"distiller": {"SWEEP_INTERVAL_S": "3600"}} if with_repair else {}
+    async with cluster(postgres, seed=seed, settings=settings) as running:
+        load = Load(running, ledger, seed)
+        await running.make_session("s1", "ana")
+        for number in range(3):
+            await load.append("s1", "ana", [load.script.fact()], key=f"kept {number}")
+        assert await running.at_rest()
+        dump = await running.dump("session")
+        await load.append("s1", "ana", [load.script.fact() for _ in range(4)], key="lost")
+        assert await running.at_rest()
+
+        await running.restore("session", dump)
+        if with_repair:
+            assert (await repair(running)).startswith("1 of 1 sessions")
+        again = [load.script.fact() for _ in range(9 if with_repair else 2)]
+        await load.append("s1", "ana", again, key="again")
+
+        said = {line.fact for each in ledger.appends for line in each.lines}
+
+        async def is_known() -> bool:
+            return {Fact(entry.path, entry.statement) for entry in await running.entries("ana")} == said
+
+        await until(is_known, deadline_s=30)
+        assert await running.at_rest()
+        assert {entry.version for entry in await running.entries("ana")} == {1}
