@@ -1,4 +1,7 @@
-"""Whether a pipeline's creator may still read the one store and write the other; believed for a minute."""
+"""Whether a pipeline's creator may still use its model, read the one store and write the other.
+
+What the stores' services answer is believed for a minute; who may use a model is read anew every minute.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,6 +15,7 @@ from libs.contracts.requests import (
     StoreAuthorization,
 )
 from services.distiller.domain import LaneFailure, Pipeline
+from services.distiller.llm import Models
 
 BELIEVED_S = 60.0
 
@@ -19,12 +23,16 @@ Ask = Callable[..., Awaitable[Any]]
 
 
 class Access:
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, models: Models) -> None:
         self._ask = ask
+        self._models = models
         self._allowed: dict[UUID, float] = {}
 
     async def check(self, pipeline: Pipeline) -> None:
         """Raises `LaneFailure` when the creator may not, or a store is gone; `Retry` when nobody can say."""
+        if not self._models.may_be_used_by(pipeline.creator, pipeline.model):
+            model = pipeline.model or self._models.default
+            raise LaneFailure(f"PERMISSION_DENIED: the pipeline's creator may not use the model {model}")
         now = asyncio.get_running_loop().time()
         if self._allowed.get(pipeline.pipeline_uid, 0.0) > now:
             return

@@ -25,6 +25,7 @@ from services.distiller.sweep import Sweeper
 
 RUN_STEP_S = 0.5
 SCHEDULE_STEP_S = 30.0
+MODELS_STEP_S = 60.0
 
 
 def build(
@@ -38,7 +39,7 @@ def build(
     pipelines, lanes = Pipelines(chassis.database), Lanes(chassis.database)
     batches, runs = Batches(chassis.database), Runs(chassis.database)
 
-    reader, creators = Reader(settings, bus.ask), Access(bus.ask)
+    reader, creators = Reader(settings, bus.ask), Access(bus.ask, models)
     distiller = Distiller(models, lanes, batches, unit_of_work, chassis.relay, creators, reader, counted)
     workers = LaneWorkers(settings, lanes, distiller, counted)
     runner = Runner(settings, runs, pipelines, workers, unit_of_work, creators, bus.ask)
@@ -62,18 +63,20 @@ def build(
     chassis.run(workers.run)
     chassis.every("runs", RUN_STEP_S, runner.step, runner.wake)
     chassis.every("schedule", SCHEDULE_STEP_S, runner.schedule)
+    chassis.every("models", MODELS_STEP_S, models.read_again)
     chassis.every("sweep", min(settings.sweep_interval_s, 5.0), sweeper.sweep, sweeper.wake)
     chassis.every("unanswered", min(settings.unanswered_after_s, 5.0), unanswered.send_again)
     chassis.housekeep(Pass("expire_batches", expired), Pass("purge_gone_stores", purge_gone_stores))
 
+    extractor = Extractor(reader, batches, lanes, unit_of_work, counted, bus.ask, settings.extraction_timeout_s)
     authorization = Authorization(bus.ask)
     access = PipelineAccess(pipelines, authorization)
     limits = settings.limits
     apis = (
         PipelineApi(limits, models, pipelines, lanes, runner, sweeper, workers, unit_of_work, authorization, access),
         RunApi(runs, runner, unit_of_work, access),
-        LaneApi(lanes, batches, workers, access),
-        ExtractionApi(limits, models, authorization, Extractor(reader, bus.ask)),
+        LaneApi(models, lanes, batches, workers, access),
+        ExtractionApi(limits, models, authorization, extractor),
         RepairApi(pipelines, sweeper, restored),
     )
     return chassis.http("Memstream distiller", [api.routes() for api in apis])

@@ -159,6 +159,7 @@ class Distiller:
             store_uid=pipeline.memory_store_uid,
             actor_id=lease.actor_id,
             pipeline_uid=pipeline.pipeline_uid,
+            run_id=lease.run_id,
             session_store_uid=pipeline.session_store_uid,
             session_store_id=pipeline.session_store_id,
             source_epoch=question.source_epoch,

@@ -65,6 +65,7 @@ class Lease:
     marks: int
     attempts: int
     max_lines: int | None
+    run_id: int | None  # the run that is active meanwhile
 
     @property
     def pipeline_uid(self) -> UUID:

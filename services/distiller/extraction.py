@@ -1,5 +1,6 @@
 """Synchronous extraction: one session distilled now, without a pipeline, into the slots that a pipeline would write."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -7,8 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from libs.chassis.errors import Internal, OutcomeUnknown, Retry, Unavailable
+from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.events import Change, MemoriesDistilled
-from libs.contracts.ids import uuid7
+from libs.contracts.ids import part_of, uuid7
 from libs.contracts.requests import ApplyBatch, BatchApplied, FoundSession
 from services.distiller.domain import (
     Behind,
@@ -20,7 +22,10 @@ from services.distiller.domain import (
     known_entries,
 )
 from services.distiller.llm import Failed, Model, parse
+from services.distiller.metrics import Metrics
 from services.distiller.reading import Reader
+from services.distiller.store import Batches, Lanes
+from services.distiller.store.batches import Spent
 
 NO_PIPELINE = UUID(int=0)
 APPLY_TIMEOUT_S = 10.0
@@ -52,19 +57,35 @@ class Extraction:
 
 
 class Extractor:
-    def __init__(self, reader: Reader, ask: Ask) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        batches: Batches,
+        lanes: Lanes,
+        unit_of_work: UnitOfWork,
+        metrics: Metrics,
+        ask: Ask,
+        timeout_s: float,
+    ) -> None:
         self._reader = reader
+        self._batches = batches
+        self._lanes = lanes
+        self._unit_of_work = unit_of_work
+        self._metrics = metrics
         self._ask = ask
+        self._timeout_s = timeout_s
 
     async def extract(self, wanted: Extraction, model: Model) -> list[Extracted]:
         """Distils the whole session, portion by portion. Raises `Unavailable` only while nothing is written."""
+        deadline = asyncio.get_running_loop().time() + self._timeout_s
         found: list[Extracted] = []
         after, max_lines = 0, None
         try:
             while after < wanted.session.last_position:
-                question = await self._question(wanted, after, max_lines)
                 try:
-                    changes = await self._changes(question, model, wanted.instructions)
+                    async with asyncio.timeout_at(deadline):
+                        question = await self._question(wanted, after, max_lines)
+                        changes = await self._changes(question, model, wanted)
                 except Truncated as truncated:
                     if truncated.lines <= 1:
                         raise
@@ -75,6 +96,11 @@ class Extractor:
                 if through <= after:
                     break
                 after = through
+        except TimeoutError:
+            raise Internal(
+                f"It took longer than {self._timeout_s:g} s; what is written stays, and repeating is safe.",
+                reason="DEADLINE",
+            ) from None
         except LaneFailure as failure:
             raise Internal(f"The model's answer is of no use ({failure}).", reason="MODEL_FAILED") from None
         except (ProviderFailure, Retry) as failure:
@@ -92,14 +118,31 @@ class Extractor:
             wanted.session_store_uid, wanted.memory_store_uid, wanted.session.actor_id, [behind], max_lines
         )
 
-    async def _changes(self, question: Question, model: Model, instructions: str | None) -> list[Change]:
+    async def _changes(self, question: Question, model: Model, wanted: Extraction) -> list[Change]:
         if not question.has_evidence:
             return []
         try:
-            reply = await model.ask(question.asked, known_entries(question.related), instructions)
+            reply = await model.ask(question.asked, known_entries(question.related), wanted.instructions)
         except Failed as failed:
+            await self._book(wanted, model, failed.spent, recovered=failed.recovered)
             raise failed.cause from None
+        except asyncio.CancelledError:
+            await asyncio.shield(self._book(wanted, model, Spent(model.name, "deadline"), recovered=False))
+            raise
+        await self._book(wanted, model, reply.spent, recovered=reply.recovered)
         return changes_of(parse(reply.text), question.lines, question.related)
+
+    async def _book(self, wanted: Extraction, model: Model, spent: Spent, *, recovered: bool) -> None:
+        """On the pair of stores, for there is no pipeline; lanes that wait for the endpoint hear that it is there."""
+        if not model.paid:
+            return
+        self._metrics.count(spent)
+        pair = part_of(wanted.session_store_uid, str(wanted.memory_store_uid))
+        async with self._unit_of_work.begin() as tx:
+            await self._batches.book(tx, wanted.workspace_id, pair, spent)
+        if recovered:
+            self._metrics.breaker_open.labels(model.name).set(0)
+            await self._lanes.wake_provider(model.provider)
 
     async def _write(self, wanted: Extraction, question: Question, changes: list[Change]) -> list[Extracted]:
         now = datetime.now(UTC)

@@ -9,11 +9,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import openai
 from pydantic import ValidationError
 
+from libs.chassis.logs import logger
 from libs.chassis.models import NamedModel, WrongModels, read_models
 from libs.chassis.texts import is_storable
 from services.distiller import prompts
@@ -27,6 +29,8 @@ BUILTIN = "builtin.extractive"
 PROBE_INTERVAL_S = 30.0
 MAX_TOKENS = 10**9
 FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.DOTALL)
+
+log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +248,12 @@ def _tokens(said: Any) -> int:
 class Models:
     """The models by name and alias; the default is the configured one, else the built-in one."""
 
-    def __init__(self, models: Mapping[str, Model], default: str) -> None:
+    def __init__(
+        self, models: Mapping[str, Model], default: str, named: Sequence[NamedModel] = (), file: Path | None = None
+    ) -> None:
         self._models = dict(models)
+        self._named = _by_name(named)
+        self._file = file
         self.default = default
 
     @property
@@ -254,6 +262,24 @@ class Models:
 
     def get(self, name: str | None) -> Model | None:
         return self._models.get(name or self.default)
+
+    def may_be_used_by(self, principal: str, name: str | None) -> bool:
+        named = self._named.get(name or self.default)
+        return named is None or named.may_be_used_by(principal)
+
+    def cost(self, name: str, prompt_tokens: int, completion_tokens: int) -> float | None:
+        """In the currency of the model's price; None for one without."""
+        price = self._named[name].price if name in self._named else None
+        return None if price is None else (price.prompt * prompt_tokens + price.completion * completion_tokens) / 1e6
+
+    async def read_again(self) -> None:
+        """Who may use a model, and its price, hold from the next look at the file; all else from the next start."""
+        if self._file is None:
+            return
+        try:
+            self._named |= _by_name(await asyncio.to_thread(read_models, self._file))
+        except (OSError, ValueError) as unusable:
+            log.warning("models_file_unusable", error=type(unusable).__name__)
 
     async def close(self) -> None:
         for model in set(self._models.values()):
@@ -268,7 +294,12 @@ class Models:
                 config, timeout_s=settings.model_timeout_s, output_tokens=settings.model_output_tokens
             )
             models |= dict.fromkeys(config.names, model)
-        return cls(models, settings.model or next((config.name for config in named), BUILTIN))
+        default = settings.model or next((config.name for config in named), BUILTIN)
+        return cls(models, default, named, settings.models_file)
+
+
+def _by_name(named: Sequence[NamedModel]) -> dict[str, NamedModel]:
+    return {name: each for each in named for name in each.names}
 
 
 def _named(settings: DistillerSettings) -> list[NamedModel]:

@@ -2,6 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from services.distiller.store.batches import Spent
+
 
 class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -38,3 +40,9 @@ class Metrics:
         self.outcomes = Counter(
             "memstream_changes_total", "Changes by what memory made of them", ("outcome",), registry=registry
         )
+
+    def count(self, spent: Spent) -> None:
+        """A call of a model, with its tokens."""
+        self.model_calls.labels(spent.model, spent.outcome).inc()
+        self.model_tokens.labels(spent.model, "prompt").inc(spent.prompt_tokens)
+        self.model_tokens.labels(spent.model, "completion").inc(spent.completion_tokens)

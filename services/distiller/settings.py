@@ -15,6 +15,7 @@ class DistillerSettings(ServiceSettings):
     model: str | None = None
     model_timeout_s: float = 60.0
     model_output_tokens: int = 4096
+    extraction_timeout_s: float = 120.0
 
     @model_validator(mode="after")
     def _names_a_known_model(self) -> Self:

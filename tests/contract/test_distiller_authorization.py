@@ -16,8 +16,8 @@ PIPELINES = f"{BASE}/memory-pipelines"
 PIPELINE = f"{PIPELINES}/{{pipeline_id}}"
 OPS = "/ops/distiller"
 
-# What each kind of caller gets. Reader and writer have that on both stores; a foreigner is an admin of another workspace
-# with the creator's name.
+# What each kind of caller gets. Reader and writer have that on both stores; a foreigner is an admin of another
+# workspace with the creator's name.
 CALLERS = ("nobody", "stranger", "reader", "writer", "creator", "admin", "foreigner")
 Row = tuple[int, int, int, int, int, int, int]
 ANYBODY: Row = (401, 200, 200, 200, 200, 200, 200)
@@ -53,6 +53,7 @@ ROUTES = {
     ),
     f"POST {OPS}/lanes:repair": Route(ADMIN, {}),
     f"POST {OPS}/batches:repair": Route(ADMIN, {}),
+    f"GET {OPS}/usage": Route(ADMIN),
     f"GET {OPS}/parked-messages": Route(ADMIN),
     f"POST {OPS}/parked-messages/{{parked_id}}:redrive": Route(ADMIN_OF_NOTHING),
 }

@@ -1,18 +1,25 @@
 """A configured model: what its answers and its failures do to a lane, seen from outside."""
 
+import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.responses import HTMLResponse
 
 from libs.chassis.errors import Unavailable
+from libs.contracts.routes import BASE
+from services.distiller.llm import Models
+from services.distiller.settings import DistillerSettings
 from services.distiller.store import Batches
 from tests.support import scripted_model as scripted
 from tests.support.scripted_model import Behaviour, ScriptedModel, scripted_model
-from tests.support.servers import NatsServer, PostgresServer
-from tests.support.service import chassis_of, until
+from tests.support.servers import NatsServer, PostgresServer, free_port
+from tests.support.service import USER, chassis_of, until
 from tests.support.system import System, system
+
+EXTRACT = "/session-stores/chats/sessions/s1/extractions"
 
 
 @pytest.fixture
@@ -97,6 +104,7 @@ async def test_known_slots_are_offered_to_the_model(memstream: System, model: Sc
         (scripted.foreign_evidence, "foreign evidence", "answered"),
         (scripted.refused, "refused", "refused"),
         (scripted.hang, "deadline", "deadline"),
+        (scripted.trickle(0.2), "deadline", "deadline"),
         (scripted.status(400), "refused the request with 400", "http_400"),
         (scripted.odd([]), "wrong shape", "wrong_shape"),
         (scripted.odd({"choices": [{"message": None}]}), "wrong shape", "wrong_shape"),
@@ -229,3 +237,119 @@ async def test_a_server_without_json_schema_is_asked_for_plain_json(model: Scrip
     schema, plain = model.requests
     assert [request["response_format"]["type"] for request in (schema, plain)] == ["json_schema", "json_object"]
     assert '"changes"' in plain["messages"][0]["content"], "the shape of the answer is said in words"
+
+
+async def test_an_endpoint_that_nobody_answers_at_is_the_providers_failure(
+    postgres: PostgresServer, nats: NatsServer, model: ScriptedModel
+) -> None:
+    models = model.models(openai_base_url=f"http://127.0.0.1:{free_port()}/v1")
+    async with system(postgres, nats, models=models) as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "Tea is what I drink")
+
+        async def waiting() -> bool:
+            lanes = (await memstream.call("GET", f"/{pipeline}/lanes"))["lanes"]
+            return bool(lanes) and lanes[0]["state"] == "waiting_provider"
+
+        await until(waiting)
+        assert (await lane(memstream, pipeline))["attempts"] == 0
+        assert await usage(memstream) == {"unreachable": 1}
+
+
+async def test_every_token_is_booked_on_its_workspace_also_of_extractions_and_of_deleted_pipelines(
+    memstream: System, model: ScriptedModel
+) -> None:
+    boss = memstream.keys.header("boss@example.com", admin=True)
+    pipeline = await memstream.pipeline()
+    await memstream.say("ana", "s1", "Tea is what I drink")
+    await memstream.settled(pipeline)
+    model.behave(scripted.refused, scripted.valid)
+    for status in (500, 200):
+        answer = await memstream.client.post(f"{BASE}{EXTRACT}", json={"memory_store": "facts"})
+        assert answer.status_code == status, answer.text
+    await memstream.call("DELETE", f"/{pipeline}")
+
+    answer = await memstream.client.get("/ops/distiller/usage", headers=boss)
+
+    booked = {row["outcome"]: row for row in answer.json()["usage"]}
+    assert {outcome: row["calls"] for outcome, row in booked.items()} == {"answered": 2, "refused": 1}
+    assert sum(row["prompt_tokens"] + row["completion_tokens"] for row in booked.values()) == model.tokens
+    assert "cost" not in booked["answered"], "this model has no price"
+
+
+async def test_an_extraction_ends_at_its_deadline_however_many_portions_are_left(
+    postgres: PostgresServer, nats: NatsServer, model: ScriptedModel
+) -> None:
+    model.behave(scripted.valid, scripted.hang)
+    settings = {"extraction_timeout_s": 1.0, "batch_lines": 2}
+    async with system(postgres, nats, models=model.models(), distiller_settings=settings) as memstream:
+        await memstream.pipeline(trigger="MANUAL_ONLY")
+        await memstream.say("ana", "s1", *(f"Fact number {n} holds" for n in range(6)))
+
+        answer = await memstream.client.post(f"{BASE}{EXTRACT}", json={"memory_store": "facts"})
+
+        assert (answer.status_code, answer.json()["error_code"]) == (500, "INTERNAL_ERROR")
+        assert "longer than 1 s" in answer.json()["message"]
+        assert len(await memstream.memories("ana")) == 2
+        assert await usage(memstream) == {"answered": 1, "deadline": 1}
+
+
+async def test_a_model_is_used_by_any_of_its_names_and_only_by_whom_it_is_open_to(
+    postgres: PostgresServer, nats: NatsServer, model: ScriptedModel, tmp_path: Path
+) -> None:
+    file = tmp_path / "models.json"
+    entry = {"name": "small", "aliases": ["system.ai.claude-sonnet-5"], "base_url": model.url, "model": "llm-1"}
+
+    def write(*users: str) -> None:
+        priced = entry | {"users": users, "price": {"prompt": 2.0, "completion": 10.0}}
+        file.write_text(json.dumps([{"name": "words", "dimensions": 8}, priced]))
+
+    write(USER)
+    models = Models.of(DistillerSettings(database_url="postgresql://unused", models_file=file))
+    async with system(postgres, nats, models=models) as memstream:
+        pipeline = await memstream.pipeline(model="system.ai.claude-sonnet-5")
+        await memstream.say("ana", "s1", "Tea is what I drink")
+        await memstream.settled(pipeline)
+        assert model.requests[0]["model"] == "llm-1"
+        [row] = (await memstream.call("GET", f"/{pipeline}/usage"))["usage"]
+        assert row["cost"] == pytest.approx((100 * 2 + 10 * 10) / 1e6)
+
+        write("friend@example.com")
+        await models.read_again()
+        await memstream.say("ana", "s1", "Rain or shine")
+
+        async def refused() -> bool:
+            return "PERMISSION_DENIED" in ((await lane(memstream, pipeline))["reason"] or "")
+
+        await until(refused)
+        run = await memstream.call("POST", f"/{pipeline}/run", json={})
+
+        async def failed() -> bool:
+            return bool((await memstream.call("GET", f"/{run['name']}"))["state"] == "FAILED")
+
+        await until(failed)
+        assert "may not use the model" in (await memstream.call("GET", f"/{run['name']}"))["error"]
+        for path, body in (
+            ("/memory-pipelines", {"session_store": "chats", "memory_store": "facts"}),
+            (EXTRACT, {"memory_store": "facts"}),
+        ):
+            answer = await memstream.client.post(f"{BASE}{path}", json=body)
+            assert (answer.status_code, answer.json()["error_code"]) == (403, "PERMISSION_DENIED"), answer.text
+        file.write_text("nonsense")
+        await models.read_again()
+        assert not models.may_be_used_by(USER, "small"), "an unreadable file changes nothing"
+    assert model.calls == 1
+
+
+async def test_a_batch_names_the_run_in_which_it_was_distilled(memstream: System, model: ScriptedModel) -> None:
+    pipeline = await memstream.pipeline(trigger="MANUAL_ONLY")
+    await memstream.say("ana", "s1", "Tea is what I drink")
+    run = await memstream.call("POST", f"/{pipeline}/run", json={})
+    await memstream.settled(pipeline)
+
+    batches = await chassis_of(memstream.apps["distiller"]).database.fetch("select event from batches")
+    versions = await chassis_of(memstream.apps["memory"]).database.fetch("select run_id from entry_versions")
+
+    run_id = int(run["name"].rpartition("/")[2])
+    assert [json.loads(row["event"])["run_id"] for row in batches] == [run_id]
+    assert [row["run_id"] for row in versions] == [run_id]

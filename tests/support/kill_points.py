@@ -53,7 +53,7 @@ class KillPoints:
         self._after(Lanes, "lease", "after_lease", lambda found, *_: found is not None)
         self._after(Reader, "question", "after_read")
         self._after(Batches, "asked", "asked")
-        self._after(Distiller, "_paid_reply", "answered")
+        self._before(Distiller, "_finish", "answered")
         self._after(Batches, "emit", "committed")
         self._after(Bus, "publish", "published", lambda _, __, row: row.subject == MemoriesDistilled.subject)
         self._after(Handlers, "on_memories_distilled", "applied")
@@ -66,6 +66,16 @@ class KillPoints:
                 self.reached("acknowledged")
 
         Msg.ack = acknowledge  # type: ignore[assignment,method-assign]
+
+    def _before(self, owner: type, name: str, point: str) -> None:
+        wrapped = getattr(owner, name)
+
+        @wraps(wrapped)
+        async def run(*args: Any, **kwargs: Any) -> Any:
+            self.reached(point)
+            return await wrapped(*args, **kwargs)
+
+        setattr(owner, name, run)
 
     def _after(self, owner: type, name: str, point: str, is_meant: Callable[..., bool] = lambda *_: True) -> None:
         wrapped = getattr(owner, name)

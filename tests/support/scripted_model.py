@@ -14,7 +14,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from services.distiller.llm import Models
@@ -91,6 +91,21 @@ async def refused(_: dict[str, Any]) -> Response:
     return completion("", refusal="I cannot help with that.")
 
 
+def trickle(every_s: float) -> Behaviour:
+    """An answer that begins at once and never ends, a byte at a time."""
+
+    async def behave(_: dict[str, Any]) -> Response:
+        async def bytes_of_it() -> AsyncIterator[bytes]:
+            yield b"{"
+            while True:
+                await asyncio.sleep(every_s)
+                yield b" "
+
+        return StreamingResponse(bytes_of_it(), media_type="application/json")
+
+    return behave
+
+
 async def hang(_: dict[str, Any]) -> Response:
     await asyncio.sleep(3600)
     return completion("")
@@ -148,6 +163,7 @@ class ScriptedModel:
     url: str = ""
     behaviours: list[Behaviour] = field(default_factory=lambda: [valid])
     requests: list[dict[str, Any]] = field(default_factory=list)
+    tokens: int = 0
 
     @property
     def calls(self) -> int:
@@ -165,7 +181,12 @@ class ScriptedModel:
         body = await request.json()
         self.requests.append(body)
         behaviour = self.behaviours.pop(0) if len(self.behaviours) > 1 else self.behaviours[0]
-        return await behaviour(body)
+        answer = await behaviour(body)
+        if isinstance(answer, JSONResponse):
+            said = json.loads(bytes(answer.body))
+            usage = said.get("usage") if isinstance(said, dict) else None
+            self.tokens += usage.get("total_tokens", 0) if isinstance(usage, dict) else 0
+        return answer
 
 
 @asynccontextmanager

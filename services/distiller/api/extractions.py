@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from libs.chassis.errors import NotFound
+from libs.chassis.errors import NotFound, PermissionDenied
 from libs.chassis.http import Authenticated
 from libs.chassis.permissions import bare_name
 from libs.chassis.texts import Text, check_bytes
@@ -53,6 +53,8 @@ class ExtractionApi:
             raise NotFound(f"Session '{session_id[:80]}' does not exist in session store '{store_id[:80]}'.")
         model = self._models.get(None)
         assert model is not None  # noqa: S101 - there is always a default
+        if not self._models.may_be_used_by(caller.principal, None):
+            raise PermissionDenied(f"You may not use the model {model.name}.")
         wanted = Extraction(
             workspace_id=caller.workspace_id,
             session_store_uid=source_uid,

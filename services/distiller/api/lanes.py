@@ -1,6 +1,5 @@
 """Where each actor's distillation stands, how to make a failing one go on, and what a pipeline has spent."""
 
-from dataclasses import asdict
 from datetime import date
 from typing import Annotated, Any
 
@@ -19,26 +18,31 @@ from services.distiller.api.shapes import (
     Size,
     Token,
     UsageList,
-    UsageShape,
 )
 from services.distiller.lanes import LaneWorkers
+from services.distiller.llm import Models
 from services.distiller.store import Batches, Lanes
 from services.distiller.store.lanes import LaneState
 
 
 class LaneApi:
-    def __init__(self, lanes: Lanes, batches: Batches, workers: LaneWorkers, access: PipelineAccess) -> None:
+    def __init__(
+        self, models: Models, lanes: Lanes, batches: Batches, workers: LaneWorkers, access: PipelineAccess
+    ) -> None:
+        self._models = models
         self._lanes = lanes
         self._batches = batches
         self._workers = workers
         self._access = access
 
     def routes(self) -> APIRouter:
-        router = APIRouter(prefix=f"{BASE}/{PIPELINES}/{{pipeline_id}}", tags=["lanes and usage"])
+        router = APIRouter(tags=["lanes and usage"])
         shown: dict[str, Any] = {"response_model_exclude_none": True}
-        router.add_api_route("/lanes", self.list_lanes, methods=["GET"])
-        router.add_api_route("/lanes:redrive", self.redrive, methods=["POST"], **shown)
-        router.add_api_route("/usage", self.usage, methods=["GET"], **shown)
+        pipeline = f"{BASE}/{PIPELINES}/{{pipeline_id}}"
+        router.add_api_route(f"{pipeline}/lanes", self.list_lanes, methods=["GET"])
+        router.add_api_route(f"{pipeline}/lanes:redrive", self.redrive, methods=["POST"], **shown)
+        router.add_api_route(f"{pipeline}/usage", self.usage, methods=["GET"], **shown)
+        router.add_api_route("/ops/distiller/usage", self.workspace_usage, methods=["GET"], **shown)
         return router
 
     async def list_lanes(
@@ -76,4 +80,15 @@ class LaneApi:
         """Calls and tokens by day (UTC), model and outcome, failed calls too; both ends are included."""
         pipeline = await self._access.managed(pipeline_id, caller)
         rows = await self._batches.usage(pipeline.pipeline_uid, since, until)
-        return UsageList(usage=[UsageShape(**asdict(row)) for row in rows])
+        return UsageList.of(rows, self._models)
+
+    async def workspace_usage(
+        self,
+        caller: Authenticated,
+        since: Annotated[date | None, Query(alias="from")] = None,
+        until: Annotated[date | None, Query(alias="to")] = None,
+    ) -> UsageList:
+        """What a workspace has spent: all its pipelines, deleted ones too, and its extractions."""
+        caller.require_admin()
+        rows = await self._batches.workspace_usage(caller.workspace_id, since, until)
+        return UsageList.of(rows, self._models)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from libs.chassis import idempotency
 from libs.chassis.auth import Caller
-from libs.chassis.errors import Aborted, AlreadyExists, InvalidParameter
+from libs.chassis.errors import Aborted, AlreadyExists, InvalidParameter, PermissionDenied
 from libs.chassis.http import Authenticated
 from libs.chassis.idempotency import NO_STORE, REPLAYED, IdempotencyKey
 from libs.chassis.masks import update_mask
@@ -95,7 +95,7 @@ class PipelineApi:
             memory_store_uid=target_uid,
             memory_store_id=target_id,
         )
-        self._check_model(policy.model)
+        self._check_model(policy.model, caller.principal)
         key = IdempotencyKey.of(request, caller, await request.body())
         async with self._unit_of_work.begin() as tx:
 
@@ -159,7 +159,8 @@ class PipelineApi:
         check_bytes("instructions", changes.get("instructions"), self._limits.instructions_bytes)
         changed = replace(pipeline, **changes)
         _check_times(changed.quiet_period_s, changed.max_wait_s)
-        self._check_model(changed.model)
+        if "model" in changes:
+            self._check_model(changed.model, pipeline.creator)
         async with self._unit_of_work.begin() as tx:
             updated = await self._pipelines.update(tx, pipeline.pipeline_uid, pipeline.revision, changes)
             if updated is None:
@@ -215,9 +216,13 @@ class PipelineApi:
             update_time=now,
         )
 
-    def _check_model(self, name: str | None) -> None:
-        if name and self._models.get(name) is None:
+    def _check_model(self, name: str | None, creator: str) -> None:
+        if self._models.get(name) is None:
             raise InvalidParameter(f"Unknown model; known are {', '.join(self._models.names)}.")
+        if not self._models.may_be_used_by(creator, name):
+            raise PermissionDenied(
+                f"The creator of this pipeline may not use the model {name or self._models.default}."
+            )
 
 
 def _trigger(asked: str | None) -> Trigger:

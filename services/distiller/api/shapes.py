@@ -1,5 +1,7 @@
 """What the distiller's endpoints take and answer."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import date
 from typing import Annotated, Literal
 
@@ -10,7 +12,9 @@ from libs.chassis.texts import Text
 from libs.chassis.times import optional_rfc3339, rfc3339
 from libs.contracts.routes import MEMORY_STORES, SESSION_STORES
 from services.distiller.domain import Pipeline, Trigger
+from services.distiller.llm import Models
 from services.distiller.store import LaneView, Run
+from services.distiller.store.batches import UsageRow
 from services.distiller.store.lanes import LaneState
 from services.distiller.store.runs import RunState
 
@@ -147,7 +151,7 @@ class Redriven(BaseModel):
 
 
 class UsageShape(BaseModel):
-    """Calls and tokens of one day (UTC), model and outcome."""
+    """Calls and tokens of one day (UTC), model and outcome; `cost` by the model's price, where it has one."""
 
     day: date
     model: str
@@ -155,10 +159,16 @@ class UsageShape(BaseModel):
     calls: int
     prompt_tokens: int
     completion_tokens: int
+    cost: float | None = None
 
 
 class UsageList(BaseModel):
     usage: list[UsageShape]
+
+    @classmethod
+    def of(cls, rows: Sequence[UsageRow], models: Models) -> "UsageList":
+        costs = [models.cost(row.model, row.prompt_tokens, row.completion_tokens) for row in rows]
+        return cls(usage=[UsageShape(**asdict(row), cost=cost) for row, cost in zip(rows, costs, strict=True)])
 
 
 def etag_of(pipeline: Pipeline) -> str:

@@ -309,18 +309,35 @@ class Batches:
         )
         return [UsageRow(**row) for row in rows]
 
+    async def workspace_usage(self, workspace_id: int, since: date | None, until: date | None) -> list[UsageRow]:
+        """Of all pipelines, deleted ones too, and of extractions; the newest day first."""
+        rows = await self._database.fetch(
+            "select day, model, outcome, sum(calls)::bigint as calls, sum(prompt_tokens)::bigint as prompt_tokens,"
+            " sum(completion_tokens)::bigint as completion_tokens from usage where workspace_id = $1"
+            " and ($2::date is null or day >= $2) and ($3::date is null or day <= $3)"
+            " group by day, model, outcome order by day desc, model, outcome limit 10000",
+            workspace_id,
+            since,
+            until,
+        )
+        return [UsageRow(**row) for row in rows]
+
     async def spend(self, tx: Tx, pipeline: Pipeline, spent: Spent) -> None:
         """Books a call on its pipeline and day (UTC)."""
+        await self.book(tx, pipeline.workspace_id, pipeline.pipeline_uid, spent)
+
+    async def book(self, tx: Tx, workspace_id: int, uid: UUID, spent: Spent) -> None:
+        """Books a call on a workspace, on whatever `uid` names there, and on the day (UTC)."""
         await tx.execute(
             "insert into usage as u (pipeline_uid, day, model, outcome, workspace_id, calls, prompt_tokens,"
             " completion_tokens) values ($1, (now() at time zone 'UTC')::date, $2, $3, $4, 1, $5, $6)"
             " on conflict (pipeline_uid, day, model, outcome) do update set calls = u.calls + 1,"
             " prompt_tokens = u.prompt_tokens + excluded.prompt_tokens,"
             " completion_tokens = u.completion_tokens + excluded.completion_tokens",
-            pipeline.pipeline_uid,
+            uid,
             spent.model,
             spent.outcome,
-            pipeline.workspace_id,
+            workspace_id,
             spent.prompt_tokens,
             spent.completion_tokens,
         )
