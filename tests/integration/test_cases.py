@@ -1,20 +1,35 @@
 """Failures that other systems' users met, which must be impossible here, through the whole system."""
 
+import asyncio
+import json
+from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
+import httpx
 import pytest
 
+from libs.chassis.texts import is_storable
+from libs.contracts.routes import BASE
 from tests.support import scripted_model as scripted
+from tests.support.cluster import own_nats
 from tests.support.scripted_model import ScriptedModel, scripted_model
 from tests.support.servers import NatsServer, PostgresServer
 from tests.support.service import chassis_of, until
 from tests.support.system import System, system
 
 
+@pytest.fixture(params=[1, 3], ids=["one replica", "three replicas"])
+def replicas(request: pytest.FixtureRequest) -> int:
+    """Of the distiller and of memory."""
+    count: int = request.param
+    return count
+
+
 @pytest.fixture
-async def memstream(postgres: PostgresServer, nats: NatsServer) -> AsyncIterator[System]:
-    async with system(postgres, nats) as running:
+async def memstream(postgres: PostgresServer, nats: NatsServer, replicas: int) -> AsyncIterator[System]:
+    async with system(postgres, nats, replicas=replicas) as running:
         yield running
 
 
@@ -39,6 +54,99 @@ async def append(memstream: System, actor: str, session_id: str, *data: Any) -> 
         "POST", f"{path}/{session_id}/items:append", json={"items": [{"data": value} for value in data]}
     )
     memstream.said["chats"] += len(data)
+
+
+async def test_d01_what_was_appended_while_the_broker_was_away_is_distilled_without_another_append(
+    postgres: PostgresServer, replicas: int
+) -> None:
+    async with own_nats() as nats, system(postgres, nats, replicas=replicas) as memstream:
+        pipeline = await memstream.pipeline()
+        await nats.stop()
+        texts = ["I am allergic to peanuts.", "I work at Northwind.", "I collect stamps."]
+        session = "/session-stores/chats/sessions"
+        await memstream.call("POST", session, params={"session_id": "s1"}, json={"actor_id": "ana"})
+        items = [{"data": {"type": "message", "role": "user", "content": text}} for text in texts]
+        headers = {"Idempotency-Key": "k1"}
+        for _ in range(2):
+            await memstream.call("POST", f"{session}/s1/items:append", json={"items": items}, headers=headers)
+        memstream.said["chats"] += len(items)
+        relay = chassis_of(memstream.apps["session"]).database
+
+        async def waits_in_the_outbox() -> bool:
+            return bool(await relay.fetchval("select count(*) from outbox"))
+
+        await until(waits_in_the_outbox)
+        await nats.start()
+
+        await memstream.settled(pipeline)
+        assert await relay.fetchval("select count(*) from outbox") == 0
+        listed = (await memstream.call("GET", f"{session}/s1/items"))["session_items"]
+        assert sorted(item["position"] for item in listed) == [1, 2, 3]
+        assert len(await memstream.memories("ana")) == 3
+
+
+async def test_d02_a_repeated_append_is_distilled_once_and_another_body_is_refused(
+    postgres: PostgresServer, nats: NatsServer, model: ScriptedModel, replicas: int
+) -> None:
+    async with system(postgres, nats, models=model.models, replicas=replicas) as memstream:
+        pipeline = await memstream.pipeline()
+        session = "/session-stores/chats/sessions"
+        await memstream.call("POST", session, params={"session_id": "s1"}, json={"actor_id": "ana"})
+
+        async def append(*texts: str) -> httpx.Response:
+            items = [{"data": {"type": "message", "role": "user", "content": text}} for text in texts]
+            return await memstream.client.post(
+                f"{BASE}{session}/s1/items:append", json={"items": items}, headers={"Idempotency-Key": "k7"}
+            )
+
+        answers = [await append("Fact A holds", "Fact B holds") for _ in range(3)]
+        answers += await asyncio.gather(*(append("Fact A holds", "Fact B holds") for _ in range(2)))
+        other = await append("Fact A holds", "Fact C holds")
+        memstream.said["chats"] += 2
+        await memstream.settled(pipeline)
+
+        placed = [[item["position"] for item in answer.json()["session_items"]] for answer in answers]
+        assert placed == [[1, 2]] * 5
+        assert (other.status_code, other.json()["error_code"]) == (409, "ABORTED")
+        asked = Counter(text for request in model.requests for _, text in scripted.asked_lines(request))
+        assert asked == {"Fact A holds": 1, "Fact B holds": 1}
+
+
+async def test_d05_nul_and_half_a_surrogate_pair_cost_no_other_fact(
+    postgres: PostgresServer, nats: NatsServer, model: ScriptedModel, replicas: int
+) -> None:
+    async def bad_escape(_: dict[str, Any]) -> Any:
+        return scripted.completion(r'{"changes": [{"op": "set", "path": "/a/b.md", "statement": "\uZZZZ"}]}')
+
+    async def all_that_can_be_kept(body: dict[str, Any]) -> Any:
+        notes = [scripted.note(number, text) for number, text in scripted.asked_lines(body) if is_storable(text)]
+        return scripted.completion(json.dumps({"changes": notes}))
+
+    model.behave(bad_escape, all_that_can_be_kept)
+    texts = [f"Fact number {number} holds \U0001f469\u200d\U0001f52c שלום" for number in range(1, 11)]
+    texts[3] += "\x00"
+    texts[6] += "\ud83d"
+    async with system(postgres, nats, models=model.models, replicas=replicas) as memstream:
+        pipeline = await memstream.pipeline()
+        session = "/session-stores/chats/sessions"
+        await memstream.call("POST", session, params={"session_id": "s1"}, json={"actor_id": "ana"})
+        items = [{"data": {"type": "message", "role": "user", "content": text}} for text in texts]
+        await memstream.call(
+            "POST",
+            f"{session}/s1/items:append",
+            content=json.dumps({"items": items}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        memstream.said["chats"] += len(items)
+        await memstream.settled(pipeline)
+
+        listed = (await memstream.call("GET", f"{session}/s1/items", params={"order_by": "create_time asc"}))[
+            "session_items"
+        ]
+        assert [item["data"]["content"] for item in listed] == texts
+        kept = set((await memstream.memories("ana")).values())
+        assert kept >= {text for number, text in enumerate(texts) if number not in (3, 6)}
+        assert model.calls == 2
 
 
 @pytest.mark.parametrize("one_by_one", [True, False], ids=["one by one", "in one batch"])
@@ -99,49 +207,60 @@ async def test_d07_who_said_what_decides_what_becomes_a_memory(memstream: System
 
 
 async def test_d10_an_answer_cut_at_the_output_limit_loses_no_fact(
-    postgres: PostgresServer, nats: NatsServer, model: ScriptedModel
+    postgres: PostgresServer, nats: NatsServer, model: ScriptedModel, replicas: int
 ) -> None:
     model.behave(scripted.truncated_above(20))
-    async with system(postgres, nats, models=model.models()) as memstream:
+    async with system(postgres, nats, models=model.models, replicas=replicas) as memstream:
         pipeline = await memstream.pipeline()
         await memstream.say("ana", "s1", *(f"Fact number {n} holds" for n in range(40)))
         await memstream.settled(pipeline)
 
         assert len(await memstream.memories("ana")) == 40
-        booked = await chassis_of(memstream.apps["distiller"]).database.fetchrow(
-            "select sum(calls)::int as calls, sum(prompt_tokens)::int as tokens from usage"
-        )
+        usage = (await memstream.call("GET", f"/{pipeline}/usage"))["usage"]
 
     assert model.calls <= 5
-    assert booked is not None
-    assert (booked["calls"], booked["tokens"]) == (model.calls, 100 * model.calls), "failed calls are booked too"
+    assert len({str(request["messages"]) for request in model.requests}) == model.calls, "no identical request twice"
+    assert sum(row["calls"] for row in usage) == model.calls
+    booked = sum(row["prompt_tokens"] + row["completion_tokens"] for row in usage)
+    assert booked == model.tokens, "failed calls are booked too"
 
 
-async def test_d11_a_hanging_model_delays_one_actor_and_nobody_else(
-    postgres: PostgresServer, nats: NatsServer, model: ScriptedModel
+async def test_d11_a_trickling_model_delays_one_actor_and_nobody_else(
+    postgres: PostgresServer, nats: NatsServer, model: ScriptedModel, replicas: int
 ) -> None:
-    async def hang_for_ana(body: dict[str, Any]) -> Any:
-        return await (scripted.hang if "ana" in str(body["messages"]) else scripted.valid)(body)
+    """The deadline is for the whole answer: a byte now and then does not put it off."""
+    trickle = scripted.trickle(0.2)
 
-    model.behave(hang_for_ana)
-    async with system(postgres, nats, models=model.models(model_timeout_s=3.0)) as memstream:
+    async def trickle_for_ana(body: dict[str, Any]) -> Any:
+        return await (trickle if "ana" in str(body["messages"]) else scripted.valid)(body)
+
+    def asked_for_ana() -> int:
+        return sum("ana" in str(request["messages"]) for request in model.requests)
+
+    model.behave(trickle_for_ana)
+    models = partial(model.models, model_timeout_s=3.0)
+    async with system(postgres, nats, models=models, replicas=replicas) as memstream:
         pipeline = await memstream.pipeline()
         await memstream.say("ana", "s1", "This is ana speaking")
-        await until(lambda: model.calls == 1)
-
-        await memstream.say("bo", "s2", "This is somebody else")
+        await until(lambda: asked_for_ana() == 1)
+        for number in range(5):
+            await memstream.say("ana", "s1", f"This is ana again, time {number}")
+            await memstream.say("bo", "s2", f"This is somebody else, time {number}")
 
         async def bo_is_served() -> bool:
-            return bool(await memstream.memories("bo"))
+            return len(await memstream.memories("bo")) == 5
 
         await until(bo_is_served)
         assert not await memstream.memories("ana")
+        assert asked_for_ana() == 1, "one distillation of an actor at a time"
 
         async def ended() -> bool:
             lanes = (await memstream.call("GET", f"/{pipeline}/lanes", params={"actor_id": "ana"}))["lanes"]
             return bool(lanes[0]["attempts"] == 1 and lanes[0]["reason"] == "deadline")
 
         await until(ended)
+        usage = (await memstream.call("GET", f"/{pipeline}/usage"))["usage"]
+        assert {row["outcome"]: row["calls"] for row in usage}["deadline"] == 1
 
 
 async def test_d15_yesterday_is_resolved_in_the_speakers_own_zone(memstream: System) -> None:

@@ -1,7 +1,8 @@
 """The three services in the test's own process, on real servers, behind one client: what a user meets."""
 
+import itertools
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,19 +26,21 @@ from tests.support.service import Keys, chassis_of, database, key_directory, unt
 
 
 class Edge:
-    """Routes by the one table, in process."""
+    """Routes by the one table, in process, to each replica in turn."""
 
-    def __init__(self, apps: dict[str, ASGIApp]) -> None:
-        self._apps = apps
+    def __init__(self, apps: Mapping[str, Sequence[ASGIApp]]) -> None:
+        self._turns = {service: itertools.cycle(replicas) for service, replicas in apps.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         owner = owner_of(scope["path"])
         assert owner is not None, f"nobody answers {scope['path']}"
-        await self._apps[owner](scope, receive, send)
+        await next(self._turns[owner])(scope, receive, send)
 
 
 @dataclass
 class System:
+    """`apps` are the first replicas; the others serve beside them, on the same databases."""
+
     client: httpx.AsyncClient
     keys: Keys
     apps: dict[str, FastAPI]
@@ -102,8 +105,9 @@ async def system(
     postgres: PostgresServer,
     nats: NatsServer,
     *,
-    models: Models | None = None,
+    models: Models | Callable[[], Models] | None = None,
     distiller_settings: dict[str, Any] | None = None,
+    replicas: int = 1,
     wait_for_bus: bool = True,
 ) -> AsyncIterator[System]:
     async with AsyncExitStack() as stack:
@@ -114,24 +118,28 @@ async def system(
         }
         common: dict[str, Any] = {"nats_url": nats.url, "key_dir": keys.directory, "housekeeping_interval_s": 3600}
         own = {service: common | {"database_url": dsn} for service, dsn in dsns.items()}
+        of_distiller = DistillerSettings(**own["distiller"] | (distiller_settings or {}))
+
+        def distilling() -> FastAPI:
+            return distiller.build(of_distiller, models=models() if callable(models) else models)
+
         apps = {
-            "session": session.build(SessionSettings(**own["session"])),
-            "memory": memory.build(MemorySettings(**own["memory"])),
-            "distiller": distiller.build(
-                DistillerSettings(**own["distiller"] | (distiller_settings or {})), models=models
-            ),
+            "session": [session.build(SessionSettings(**own["session"]))],
+            "memory": [memory.build(MemorySettings(**own["memory"])) for _ in range(replicas)],
+            "distiller": [distilling() for _ in range(replicas)],
         }
-        for app in apps.values():
+        running = [app for each in apps.values() for app in each]
+        for app in running:
             await stack.enter_async_context(app.router.lifespan_context(app))
             await chassis_of(app).verifier.load()
         if wait_for_bus:
-            await until(lambda: all(chassis_of(app).bus.connected for app in apps.values()))
+            await until(lambda: all(chassis_of(app).bus.connected for app in running))
         client = await stack.enter_async_context(
             httpx.AsyncClient(
-                transport=httpx.ASGITransport(Edge(dict(apps))),
+                transport=httpx.ASGITransport(Edge(apps)),
                 base_url="http://memstream",
                 headers=keys.header(),
                 timeout=30,
             )
         )
-        yield System(client, keys, apps)
+        yield System(client, keys, {service: each[0] for service, each in apps.items()})
