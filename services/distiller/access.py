@@ -28,13 +28,16 @@ class Access:
         self._models = models
         self._allowed: dict[UUID, float] = {}
 
-    async def check(self, pipeline: Pipeline) -> None:
-        """Raises `LaneFailure` when the creator may not, or a store is gone; `Retry` when nobody can say."""
+    async def check(self, pipeline: Pipeline, *, believed: bool = True) -> None:
+        """Raises `LaneFailure` when the creator may not, or a store is gone; `Retry` when nobody can say.
+
+        What is `believed` need not be asked again.
+        """
         if not self._models.may_be_used_by(pipeline.creator, pipeline.model):
             model = pipeline.model or self._models.default
             raise LaneFailure(f"PERMISSION_DENIED: the pipeline's creator may not use the model {model}")
         now = asyncio.get_running_loop().time()
-        if self._allowed.get(pipeline.pipeline_uid, 0.0) > now:
+        if believed and self._allowed.get(pipeline.pipeline_uid, 0.0) > now:
             return
         for name, question in _questions(pipeline):
             answer: StoreAuthorization = await self._ask(question, StoreAuthorization)

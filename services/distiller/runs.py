@@ -71,11 +71,10 @@ class Runner:
         if pipeline is None:
             return
         try:
-            await self._access.check(pipeline)
+            await self._access.check(pipeline, believed=run.state != "PENDING")
+            await (self._fix_goals(run, pipeline) if run.state == "PENDING" else self._look(run, pipeline))
         except LaneFailure as failure:
             await self._end(run.run_id, "FAILED", str(failure))
-            return
-        await (self._fix_goals(run, pipeline) if run.state == "PENDING" else self._look(run))
 
     async def _fix_goals(self, run: Run, pipeline: Pipeline) -> None:
         page: ChangedSessions = await self._ask(
@@ -86,7 +85,7 @@ class Runner:
             await self._runs.fix_goals(tx, run, pipeline, sessions, page.cursor)
         self._workers.due_in(0)
 
-    async def _look(self, run: Run) -> None:
+    async def _look(self, run: Run, pipeline: Pipeline) -> None:
         working, parked = await self._runs.progress(run)
         overdue = bool(working) and await self._runs.waits_for_provider(run, GIVE_UP_S)
         if working and not overdue:
@@ -96,6 +95,8 @@ class Runner:
             count = parked + working
             await self._end(run.run_id, "FAILED", f"{count} actor{'s' * (count != 1)} not distilled: {reasons}")
         else:
+            # In a store that is gone meanwhile nothing is searchable.
+            await self._access.check(pipeline, believed=False)
             await self._end(run.run_id, "SUCCEEDED", None)
 
     async def _end(self, run_id: int, state: RunState, error: str | None) -> None:

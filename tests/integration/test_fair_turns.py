@@ -1,0 +1,71 @@
+"""Workspaces take turns: one that is far behind does not keep another waiting. By order, not by time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from services.distiller.distil import Distiller
+from services.distiller.domain import Lease
+from services.distiller.lanes import LaneWorkers
+from services.distiller.metrics import Metrics
+from services.distiller.settings import DistillerSettings
+from tests.support.distiller import DistillerStore, distiller_store
+from tests.support.servers import PostgresServer
+from tests.support.service import until
+
+CROWD, LONE = 1, 2
+LANES = 10_000
+
+
+@pytest.fixture
+async def store(postgres: PostgresServer) -> AsyncIterator[DistillerStore]:
+    async with distiller_store(postgres) as opened:
+        yield opened
+
+
+class Recorded:
+    """Takes its time, finds nothing, and knows whose turn it was and how many of each were at work at once."""
+
+    def __init__(self) -> None:
+        self.turns: list[int] = []
+        self.at_work: dict[int, int] = {CROWD: 0, LONE: 0}
+        self.most_at_work = 0
+
+    async def distil(self, lease: Lease) -> bool:
+        workspace = lease.pipeline.workspace_id
+        self.turns.append(workspace)
+        self.at_work[workspace] += 1
+        self.most_at_work = max(self.most_at_work, self.at_work[CROWD])
+        await asyncio.sleep(0.02)
+        self.at_work[workspace] -= 1
+        return False
+
+
+async def test_ten_thousand_lanes_of_a_workspace_delay_another_by_no_more_than_a_turn(store: DistillerStore) -> None:
+    crowd = await store.pipeline(workspace_id=CROWD)
+    lone = await store.pipeline(workspace_id=LONE)
+    for start in range(0, LANES, 1000):
+        await store.lanes.mark([store.mark(crowd, f"actor-{n:05}", 1) for n in range(start, start + 1000)])
+    settings = DistillerSettings(database_url="postgresql://unused")  # type: ignore[arg-type]
+    recorded = Recorded()
+    workers = LaneWorkers(settings, store.lanes, cast(Distiller, recorded), Metrics(CollectorRegistry()))
+    running = asyncio.create_task(workers.run())
+    try:
+        for _ in range(5):
+            begun = len(recorded.turns)
+            await until(lambda begun=begun: len(recorded.turns) >= begun + 20)
+            _, due_in_s = await store.lanes.mark([store.mark(lone, "bo", len(recorded.turns))])
+            marked = len(recorded.turns)
+            workers.due_in(due_in_s or 0)
+            await until(lambda marked=marked: LONE in recorded.turns[marked:])
+
+            before_it = recorded.turns[marked:].index(LONE)
+            assert before_it <= 2 * settings.lanes_per_workspace
+            await until(lambda: not recorded.at_work[LONE])
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert recorded.most_at_work <= settings.lanes_per_workspace

@@ -1,0 +1,158 @@
+"""Runs: when a scheduled one starts, what it covers, and why it fails."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from libs.chassis.errors import Retry
+from services.distiller.access import Access
+from services.distiller.lanes import LaneWorkers
+from services.distiller.runs import Runner
+from services.distiller.settings import DistillerSettings
+from tests.support import scripted_model as scripted
+from tests.support.distiller import DistillerStore, distiller_store
+from tests.support.scripted_model import scripted_model
+from tests.support.servers import NatsServer, PostgresServer
+from tests.support.service import until
+from tests.support.system import System, system
+
+DAY_S = 86_400.0
+FRIEND = "friend@example.com"
+
+
+@pytest.fixture
+async def store(postgres: PostgresServer) -> AsyncIterator[DistillerStore]:
+    async with distiller_store(postgres) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def memstream(postgres: PostgresServer, nats: NatsServer) -> AsyncIterator[System]:
+    async with system(postgres, nats) as running:
+        yield running
+
+
+async def nobody(*_: Any, **__: Any) -> Any:
+    raise Retry("nobody answers")
+
+
+def runner(store: DistillerStore) -> Runner:
+    """Of one replica; a schedule asks nobody and wakes no worker."""
+    settings = DistillerSettings(database_url="postgresql://unused")  # type: ignore[arg-type]
+    workers, access = cast(LaneWorkers, None), cast(Access, None)
+    return Runner(settings, store.runs, store.pipelines, workers, store.unit_of_work, access, nobody)
+
+
+async def test_one_replica_starts_a_scheduled_run_and_the_next_comes_a_day_later(store: DistillerStore) -> None:
+    pipeline = await store.pipeline(trigger="SCHEDULED")
+    manual = await store.pipeline(trigger="MANUAL_ONLY")
+    replicas = [runner(store) for _ in range(4)]
+
+    async def after(seconds: float) -> list[str]:
+        """The states of the pipeline's runs when so much time has passed and every replica has looked."""
+        await store.database.write(
+            "update pipelines set next_run_at = next_run_at - make_interval(secs => $1) returning 1", seconds
+        )
+        await asyncio.gather(*(replica.schedule() for replica in replicas))
+        return [run.state for run in await store.runs.page(pipeline.pipeline_uid, None, 10)]
+
+    for each in (pipeline, manual):
+        async with store.unit_of_work.begin() as tx:
+            await store.pipelines.set_next_run(tx, each.pipeline_uid, DAY_S)
+    assert await after(0.94 * DAY_S) == []
+    assert await after(0.07 * DAY_S) == ["PENDING"]
+    assert await after(0.94 * DAY_S) == ["PENDING"]
+    assert await after(0.12 * DAY_S) == ["PENDING"], "one that is still active is left alone"
+    [run] = await store.runs.page(pipeline.pipeline_uid, None, 10)
+    async with store.unit_of_work.begin() as tx:
+        await store.runs.end(tx, run.run_id, "SUCCEEDED", None)
+    assert await after(1.06 * DAY_S) == ["PENDING", "SUCCEEDED"]
+    assert await store.runs.page(manual.pipeline_uid, None, 10) == []
+
+
+async def ended(memstream: System, run: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    async def has_ended() -> bool:
+        found.update(await memstream.call("GET", f"/{run}"))
+        return found["state"] in ("SUCCEEDED", "FAILED")
+
+    await until(has_ended)
+    return found
+
+
+async def test_a_run_covers_what_was_there_when_it_started_and_no_more(
+    postgres: PostgresServer, nats: NatsServer
+) -> None:
+    go_on = asyncio.Event()
+
+    async def wait_then_answer(body: dict[str, Any]) -> Any:
+        await go_on.wait()
+        return await scripted.valid(body)
+
+    async with scripted_model() as model:
+        model.behave(wait_then_answer)
+        async with system(postgres, nats, models=model.models()) as memstream:
+            pipeline = await memstream.pipeline(trigger="MANUAL_ONLY")
+            await memstream.say("ana", "s1", "Tea is what I drink")
+            run = (await memstream.call("POST", f"/{pipeline}/run", json={}))["name"]
+            await until(lambda: model.calls == 1)
+            await memstream.say("ana", "s1", "Rain or shine")
+            await memstream.say("bo", "s2", "Coffee is what I drink")
+            go_on.set()
+
+            assert (await ended(memstream, run))["state"] == "SUCCEEDED"
+            assert list((await memstream.memories("ana")).values()) == ["Tea is what I drink"]
+            assert await memstream.memories("bo") == {}
+
+            second = (await memstream.call("POST", f"/{pipeline}/run", json={}))["name"]
+
+            assert (await ended(memstream, second))["state"] == "SUCCEEDED"
+            assert len(await memstream.memories("ana")) == 2
+            assert len(await memstream.memories("bo")) == 1
+
+
+@pytest.mark.parametrize("name", ["session-stores/chats", "memory-stores/facts"])
+async def test_a_store_made_again_under_its_name_is_another_one(memstream: System, name: str) -> None:
+    pipeline = await memstream.pipeline(trigger="MANUAL_ONLY")
+    await memstream.say("ana", "s1", "I am allergic to peanuts.")
+    run = (await memstream.call("POST", f"/{pipeline}/run", json={}))["name"]
+    assert (await ended(memstream, run))["state"] == "SUCCEEDED"
+    await memstream.call("DELETE", f"/{name}")
+    await memstream.call("POST", "/session-stores?session_store_id=chats", json={}) if "session" in name else (
+        await memstream.call("POST", "/memory-stores?managed_memory_store_id=facts", json={"display_name": "facts"})
+    )
+
+    second = (await memstream.call("POST", f"/{pipeline}/run", json={}))["name"]
+
+    failed = await ended(memstream, second)
+    assert failed["state"] == "FAILED"
+    assert f"{name} of this pipeline was deleted; a new one of that name is another" in failed["error"]
+
+
+@pytest.mark.parametrize(
+    ("store", "needed"), [("session-stores/chats", "READ"), ("memory-stores/facts", "WRITE")], ids=["source", "target"]
+)
+async def test_a_run_fails_when_the_pipelines_creator_has_lost_a_right(
+    memstream: System, store: str, needed: str
+) -> None:
+    await memstream.call("POST", "/session-stores?session_store_id=chats", json={})
+    await memstream.call("POST", "/memory-stores?managed_memory_store_id=facts", json={"display_name": "facts"})
+    friend = {"principal_type": "USER", "name": FRIEND}
+    for name in ("session-stores/chats", "memory-stores/facts"):
+        await memstream.call("POST", f"/{name}/permissions:grant", json={"principal": friend, "permission": "WRITE"})
+    header = memstream.keys.header(FRIEND)
+    body = {"session_store": "chats", "memory_store": "facts"}
+    pipeline = (await memstream.call("POST", "/memory-pipelines", json=body, headers=header))["name"]
+    await memstream.say("ana", "s1", "I am allergic to peanuts.")
+    await memstream.call("POST", f"/{store}/permissions:revoke", json={"principal": friend})
+
+    run = (await memstream.call("POST", f"/{pipeline}/run", json={}, headers=header))["name"]
+
+    boss = memstream.keys.header("boss@example.com", admin=True)
+    memstream.client.headers.update(boss)
+    failed = await ended(memstream, run)
+    assert failed["state"] == "FAILED"
+    assert f"PERMISSION_DENIED: the pipeline's creator needs {needed} on {store}" in failed["error"]
