@@ -7,21 +7,36 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import uvloop
 from rich.console import Console
 
 from tests.bench.appends import append_rows
+from tests.bench.distilled import (
+    Conversations,
+    ReferenceFacts,
+    after,
+    backlog_rows,
+    builtin_rows,
+    by_size,
+    cost_rows,
+    reference_rows,
+)
 from tests.bench.freshness import freshness_rows
 from tests.bench.growth import crowd_rows, growth_rows
+from tests.bench.lanes import lane_rows
 from tests.bench.reloads import reload_rows
 from tests.bench.report import Machine, Row, show, write
 from tests.bench.resting import resting_rows
 from tests.bench.session_peers import Peers, session_peers
 from tests.bench.stand import BUILD, SERVICES, Stand, stand
 from tests.bench.windows import WINDOW_S
+from tests.support.scripted_model import scripted_model
 
-GROUPS = ("append", "reload", "growth", "freshness")
+GROUPS = ("append", "reload", "growth", "freshness", "distilling")
+MODEL_LATENCY_S = 0.2
+DATA = "MEMSTREAM_BENCH_DATA"
 DEADLINE_S = 600.0
 FULL_DEADLINE_S = 1800.0
 
@@ -49,6 +64,37 @@ class Bench:
                 self._add(await freshness_rows(whole))
                 self._say("memory at rest")
                 self._add(await resting_rows(whole, "distilling"))
+            if self._full:
+                for per_s, replicas in ((10, 1), (300, 1), (10, 2), (100, 2), (300, 2)):
+                    self._say(f"append → searchable at {per_s}/s with {replicas} distillers")
+                    async with stand(*SERVICES, distillers=replicas) as whole:
+                        self._add(await freshness_rows(whole, per_s, replicas=replicas))
+        if "distilling" in self._groups:
+            await self._distilling()
+
+    async def _distilling(self) -> None:
+        directory = os.environ.get(DATA)
+        conversations = Conversations(Path(directory)) if directory else None
+        if conversations is None:
+            self._say(f"{DATA} names no directory: without the rows over real conversations")
+        self._say("lanes, and the built-in model on conversations")
+        async with stand(*SERVICES) as whole:
+            self.machine = self.machine or await Machine.of(whole.postgres_dsn)
+            self._add(await lane_rows(whole))
+            self._add(await backlog_rows(whole))
+            if conversations is not None:
+                self._add(await builtin_rows(whole, conversations))
+        self._say("with a scripted model")
+        async with scripted_model() as model:
+            variables = {"OPENAI_BASE_URL": model.url, "MODEL": "scripted"}
+            async with stand(*SERVICES, variables=variables) as whole:
+                model.behave(by_size)
+                self._add(await cost_rows(whole))
+                model.behave(after(MODEL_LATENCY_S))
+                self._add(await freshness_rows(whole, 10, model="a scripted model", latency_ms=MODEL_LATENCY_S * 1e3))
+                if conversations is not None:
+                    model.behave(ReferenceFacts(conversations).answer)
+                    self._add(await reference_rows(whole, conversations))
 
     async def _session(self, one: Stand) -> None:
         self.machine = await Machine.of(one.postgres_dsn)

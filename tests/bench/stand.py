@@ -94,6 +94,11 @@ class Stand:
             answer = await client.post(f"{self.url(service)}{BASE}{path}", json=body)
         answer.raise_for_status()
 
+    async def make_database(self, name: str) -> str:
+        """The dsn of a fresh one, on the same server."""
+        await _create_database(self.postgres_dsn, name)
+        return self.limit_dsn.replace(LIMIT_DATABASE, name)
+
     async def unpublished(self, service: str) -> int:
         """Rows in its outbox."""
         connection = await asyncpg.connect(self.dsns[service], timeout=30)
@@ -104,8 +109,13 @@ class Stand:
 
 
 @asynccontextmanager
-async def stand(*services: str) -> AsyncIterator[Stand]:
-    """Servers with fresh databases, and these services ready; everything is stopped and removed at the end."""
+async def stand(
+    *services: str, variables: Mapping[str, str] | None = None, distillers: int = 1
+) -> AsyncIterator[Stand]:
+    """Servers with fresh databases, and these services ready; everything is stopped and removed at the end.
+
+    `variables` are settings beyond the usual; of `distillers` beyond the first nobody asks anything.
+    """
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(_directory())
         keys = stack.enter_context(key_directory())
@@ -118,11 +128,13 @@ async def stand(*services: str) -> AsyncIterator[Stand]:
         dsns = await make_databases(postgres)
         await migrate(dsns)
         for database in (LIMIT_DATABASE, PEERS_DATABASE):
-            await _create_database(postgres, database)
+            await _create_database(postgres.dsn(), database)
         running: dict[str, Service] = {}
-        for name in services:
-            log = directory / f"{name}.log"
-            running[name] = Service.start(name, _environment(dsns[name], nats, keys), log)
+        more = [f"distiller-{number}" for number in range(2, distillers + 1)]
+        for name in (*services, *more):
+            kind, log = name.partition("-")[0], directory / f"{name}.log"
+            environment = {**_environment(dsns[kind], nats, keys), **(variables or {})}
+            running[name] = Service.start(kind, environment, log)
             stack.push_async_callback(running[name].stop)
         try:
             for service in running.values():
@@ -165,8 +177,8 @@ def _environment(dsn: str, nats: EmbeddedNats, keys: Keys) -> dict[str, str]:
     }
 
 
-async def _create_database(postgres: EmbeddedPostgres, name: str) -> None:
-    connection = await asyncpg.connect(postgres.dsn(), timeout=30)
+async def _create_database(dsn: str, name: str) -> None:
+    connection = await asyncpg.connect(dsn, timeout=30)
     try:
         await connection.execute(f'create database "{name}"')
     finally:

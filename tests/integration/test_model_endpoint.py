@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from starlette.responses import HTMLResponse
 
 from libs.chassis.errors import Unavailable
@@ -305,7 +306,7 @@ async def test_a_model_is_used_by_any_of_its_names_and_only_by_whom_it_is_open_t
         file.write_text(json.dumps([{"name": "words", "dimensions": 8}, priced]))
 
     write(USER)
-    models = Models.of(DistillerSettings(database_url="postgresql://unused", models_file=file))
+    models = Models.of(DistillerSettings(database_url=SecretStr("postgresql://unused"), models_file=file))
     async with system(postgres, nats, models=models) as memstream:
         pipeline = await memstream.pipeline(model="system.ai.claude-sonnet-5")
         await memstream.say("ana", "s1", "Tea is what I drink")
