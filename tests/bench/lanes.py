@@ -28,7 +28,6 @@ async def lane_rows(stand: Stand) -> list[Row]:
     dsn = await stand.make_database("bench_lanes")
     await asyncio.to_thread(migrations.upgrade, dsn, revisions("distiller"))
     database = Database(dsn, pool_size=2)
-    await database.open()
     try:
         await _fill(dsn)
         return [*await _picking(Lanes(database)), await _marking(database)]
