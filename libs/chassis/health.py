@@ -20,7 +20,8 @@ PING_TIMEOUT_S = 2.0
 async def readiness(database: Database, bus: Bus) -> tuple[int, dict[str, str]]:
     """Status and body of `/readyz`."""
     try:
-        await asyncio.wait_for(database.fetchval("select 1"), PING_TIMEOUT_S)
+        async with asyncio.timeout(PING_TIMEOUT_S):
+            await database.fetchval("select 1")
     except (ApiError, TimeoutError):
         return 503, {"status": "unavailable", "database": "away", "bus": "up" if bus.connected else "away"}
     if not bus.connected:

@@ -64,7 +64,8 @@ async def every(
     while True:
         await guarded(name, job, metrics)
         with suppress(TimeoutError):
-            await asyncio.wait_for(wake.wait(), interval_s)
+            async with asyncio.timeout(interval_s):
+                await wake.wait()
         wake.clear()
 
 

@@ -31,21 +31,23 @@ class Pool:
         self._lent: set[Connection] = set()
 
     async def take(self) -> Connection:
-        """A connection, to be given back; `TimeoutError` when none is free in time."""
-        if self._idle and not self._turns.locked():
-            await self._turns.acquire()
-        else:
+        """A connection, to be given back; `TimeoutError` when none is free, or opened, in time."""
+        if self._turns.locked():
             async with asyncio.timeout(self._timeout_s):
                 await self._turns.acquire()
+        else:
+            await self._turns.acquire()
         try:
-            connection = self._waiting()
-            if connection is None:
-                connection = await asyncio.wait_for(self._connect(), self._timeout_s)
+            connection = self._waiting() or await self._open()
         except BaseException:
             self._turns.release()
             raise
         self._lent.add(connection)
         return connection
+
+    async def _open(self) -> Connection:
+        async with asyncio.timeout(self._timeout_s):
+            return await self._connect()
 
     def give_back(self, connection: Connection, *, broken: bool = False) -> None:
         """`broken`: something may still be under way on it, so nobody must use it again."""

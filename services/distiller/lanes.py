@@ -129,7 +129,8 @@ class LaneWorkers:
         except asyncio.CancelledError:
             # The service stops, or the lease is lost already, which the token tells: let another worker go on at once.
             with suppress(ApiError, TimeoutError):
-                await asyncio.wait_for(self._lanes.put_off(lease, 0), GIVE_BACK_S)
+                async with asyncio.timeout(GIVE_BACK_S):
+                    await self._lanes.put_off(lease, 0)
             raise
         finally:
             keeper.cancel()

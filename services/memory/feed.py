@@ -61,7 +61,8 @@ class Feed:
                     yield ": still here\n\n"
                     spoken_at = loop.time()
                 try:
-                    await asyncio.wait_for(news.wait(), LOOK_AGAIN_S)
+                    async with asyncio.timeout(LOOK_AGAIN_S):
+                        await news.wait()
                 except TimeoutError:
                     continue
 

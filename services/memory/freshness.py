@@ -103,7 +103,8 @@ class Freshness:
             if left == 0 or remaining <= 0:
                 return left
             try:
-                await asyncio.wait_for(news.wait(), min(LOOK_AGAIN_S, remaining))
+                async with asyncio.timeout(min(LOOK_AGAIN_S, remaining)):
+                    await news.wait()
             except TimeoutError:
                 continue
 

@@ -24,7 +24,8 @@ class Turns:
         self._locks[key] = (lock, waiting + 1)
         try:
             try:
-                await asyncio.wait_for(lock.acquire(), WAIT_S)
+                async with asyncio.timeout(WAIT_S):
+                    await lock.acquire()
             except TimeoutError:
                 raise Unavailable("This actor has too many writers at once; nothing was written.") from None
             try:

@@ -48,7 +48,8 @@ async def migrate(urls: Mapping[str, str]) -> None:
         start_new_session=True,  # Ctrl-C reaches it only through us
     )
     try:
-        _, errors = await asyncio.wait_for(process.communicate(), MIGRATE_DEADLINE_S)
+        async with asyncio.timeout(MIGRATE_DEADLINE_S):
+            _, errors = await process.communicate()
     finally:
         if process.returncode is None:
             process.kill()

@@ -38,6 +38,11 @@ def test_sql_stays_portable(pattern: str, why: str) -> None:
     assert places(pattern, ".py", ".sql") == [], why
 
 
+def test_no_cancellation_is_swallowed() -> None:
+    """Python 3.11's `wait_for` returns when what it waits for ends while it is cancelled, and the task goes on."""
+    assert places(r"\basyncio\.wait_for\(", ".py") == []
+
+
 def test_faststream_is_met_in_the_chassis_only() -> None:
     found = set(places(r"^\s*(from|import) faststream\b", ".py"))
 
