@@ -11,7 +11,7 @@ import pytest
 from memstream import optional
 from memstream.client import AgentKitClient
 from memstream.errors import MemstreamError
-from memstream.long_term import path_of
+from memstream.keyed import path_of
 from memstream.stateful import LongTermMemory, resolve_thread_id, resolve_user_id, unavailable, with_thread_id
 
 

@@ -18,7 +18,8 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 from memstream.aio.long_term import LongTermMemory as AsyncLongTermMemory
-from memstream.long_term import UNKNOWN_USER, LongTermMemory, MemoryItem
+from memstream.keyed import UNKNOWN_USER, MemoryItem
+from memstream.long_term import LongTermMemory
 from memstream.optional import unavailable
 
 __all__ = [

@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 from memstream.aio.client import AsyncAgentKitClient
 from memstream.aio.configured import process_client
 from memstream.aio.memories import COLLECTION, Memory, MemoryStore
 from memstream.configured import memory_store_name
 from memstream.errors import AlreadyExists, InvalidParameterValue, MemstreamError
+from memstream.keyed import MemoryItem, is_known, path_of, prefix_of
 from memstream.optional import OnUnavailable, bound_instance, checked, tolerated
 from memstream.values import bare
 
-UNKNOWN_USER = "unknown"
-FOLDER, ENDING = "/user_memories/", ".json"
-SPECIAL = re.compile(r"[%/.]")
 SEARCH_LIMIT = 5
-
-
-@dataclass(frozen=True)
-class MemoryItem:
-    """`value` is what was saved; of an entry that something else wrote, `{"content": text}`.
-
-    `key` is then its path, which begins with `/`. `score` is that of a search, 0 to 1.
-    """
-
-    key: str
-    value: dict[str, Any]
-    score: float | None = None
 
 
 class LongTermMemory:
@@ -94,7 +77,7 @@ class LongTermMemory:
             return []
         with tolerated("search_memories", self._on_unavailable):
             hits = await self._store().search(actor_id=user_id, query=query, limit=limit)
-            return [item_of(hit.memory, hit.score) for hit in hits]
+            return [MemoryItem.of(hit.memory.path, hit.memory.content, hit.score) for hit in hits]
         return []
 
     async def get_memory(self, user_id: str, memory_key: str) -> MemoryItem | None:
@@ -103,7 +86,7 @@ class LongTermMemory:
             return None
         with tolerated("get_memory", self._on_unavailable):
             found = await self._find(user_id, path)
-            return item_of(found) if found else None
+            return MemoryItem.of(found.path, found.content) if found else None
         return None
 
     async def delete_memory(self, user_id: str, memory_key: str) -> bool:
@@ -124,7 +107,8 @@ class LongTermMemory:
             return []
         with tolerated("list_memories", self._on_unavailable):
             begins = prefix_of(prefix) if prefix else None
-            return [item_of(memory) async for memory in self._store().list(actor_id=user_id, path_prefix=begins)]
+            found = self._store().list(actor_id=user_id, path_prefix=begins)
+            return [MemoryItem.of(memory.path, memory.content) async for memory in found]
         return []
 
     def _connected(self) -> AsyncAgentKitClient:
@@ -150,34 +134,3 @@ class LongTermMemory:
         dims = store.embedding.get("dimensions")
         if None not in (dims, self._dims) and dims != self._dims:
             raise ValueError(f"{self._embedding} makes vectors of {dims} dimensions, not {self._dims}")
-
-
-def is_known(user_id: str | None) -> bool:
-    return (user_id or "").strip() not in ("", UNKNOWN_USER)
-
-
-def path_of(key: str) -> str:
-    """The entry of a key; a key that begins with `/` is a path itself."""
-    if not key:
-        raise ValueError("a memory's key cannot be empty")
-    return key if key.startswith("/") else f"{FOLDER}{SPECIAL.sub(_escaped, key)}{ENDING}"
-
-
-def prefix_of(key: str) -> str:
-    return key if key.startswith("/") else path_of(key).removesuffix(ENDING)
-
-
-def item_of(memory: Memory, score: float | None = None) -> MemoryItem:
-    text = memory.content or ""
-    if not memory.path.startswith(FOLDER):
-        return MemoryItem(memory.path, {"content": text}, score)
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    key = unquote(memory.path.removeprefix(FOLDER).removesuffix(ENDING))
-    return MemoryItem(key, value if isinstance(value, dict) else {"content": text}, score)
-
-
-def _escaped(special: re.Match[str]) -> str:
-    return f"%{ord(special[0]):02X}"
