@@ -32,7 +32,7 @@ class Handler:
         thread_id = resolve_thread_id(request.get("custom_inputs"), request.get("conversation_id"))
         user_id = resolve_user_id(request.get("context"), request.get("custom_inputs"))
         question = request["input"][-1]["content"]
-        async with AsyncAgentKitClient(base_url=self.url, token=token) as client:
+        async with AsyncAgentKitClient(base_url=self.url, token=token, patience_s=0.5) as client:
             memory = AsyncLongTermMemory(self.facts, client=client) if self.facts else None
             known = await memory.search_memories(user_id, question) if memory else []
             instructions = "\n".join(["Be helpful.", *(str(item.value) for item in known)])

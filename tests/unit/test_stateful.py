@@ -1,5 +1,7 @@
 """Which thread a request goes on, whose it is, and what it is answered with."""
 
+import subprocess
+import sys
 import uuid
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -13,6 +15,8 @@ from memstream.client import AgentKitClient
 from memstream.errors import MemstreamError
 from memstream.keyed import path_of
 from memstream.stateful import LongTermMemory, resolve_thread_id, resolve_user_id, unavailable, with_thread_id
+
+DEADLINE_S = 60.0
 
 
 @pytest.mark.parametrize(
@@ -208,3 +212,14 @@ def test_setup_says_when_the_server_has_no_such_embedding_model(quiet: None) -> 
 def test_dimensions_need_a_model() -> None:
     with pytest.raises(ValueError, match="embedding_dims"):
         LongTermMemory("facts", embedding_dims=1024)
+
+
+def test_no_framework_is_loaded_before_it_is_used() -> None:
+    code = (
+        "import sys, memstream.stateful, memstream.tools, memstream.commands.mcp, memstream.aio\n"
+        "print([name for name in ('agents', 'mcp', 'openai', 'langgraph', 'langchain_core') if name in sys.modules])"
+    )
+
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S)
+
+    assert answer.stdout.strip() == "[]", answer.stderr
