@@ -22,8 +22,6 @@ MEMSTREAM = str(Path(sys.executable).parent / "memstream")
 TOOLS = ["remember", "recall", "forget", "list_memories"]
 STOP_DEADLINE_S = 30.0
 
-pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning")
-
 
 class Served:
     def __init__(self, standalone: StandaloneProcess, store: str) -> None:
