@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent / "memstream"
-MODULES = ("client", "memories", "pipelines", "sessions", "stores", "transport")
+MODULES = ("client", "long_term", "memories", "pipelines", "sessions", "stores", "transport")
 NOTE = "# Made by libs/sdk/generate.py from aio/{name}.py; change that one.\n"
 RULES = (
     (r"\basync (?=def|for|with)", ""),

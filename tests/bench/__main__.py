@@ -31,10 +31,12 @@ from tests.bench.report import Machine, Row, show, write
 from tests.bench.resting import resting_rows
 from tests.bench.session_peers import Peers, session_peers
 from tests.bench.stand import BUILD, SERVICES, Stand, stand
+from tests.bench.starts import start_rows
+from tests.bench.turns import turn_rows
 from tests.bench.windows import WINDOW_S
 from tests.support.scripted_model import scripted_model
 
-GROUPS = ("append", "reload", "growth", "freshness", "distilling")
+GROUPS = ("start", "append", "reload", "growth", "turn", "freshness", "distilling")
 MODEL_LATENCY_S = 0.2
 DATA = "MEMSTREAM_BENCH_DATA"
 DEADLINE_S = 600.0
@@ -52,7 +54,10 @@ class Bench:
         self.machine: Machine | None = None
 
     async def run(self) -> None:
-        if set(self._groups) & {"append", "reload", "growth"}:
+        if "start" in self._groups:
+            self._say("starting the client and the command line")
+            self._add(await asyncio.to_thread(start_rows))
+        if set(self._groups) & {"append", "reload", "growth", "turn"}:
             self._say("starting Postgres, NATS and the session service")
             async with stand("session") as one:
                 await self._session(one)
@@ -114,6 +119,9 @@ class Bench:
         if "growth" in self._groups and self._full:
             self._say("a million sessions")
             self._add(await crowd_rows(one))
+        if "turn" in self._groups:
+            self._say("a turn of an agent")
+            self._add(await turn_rows(one, self._window_s))
         self._say("memory at rest")
         self._add(await resting_rows(one, "this load"))
 

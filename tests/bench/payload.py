@@ -19,5 +19,7 @@ ITEMS = [
     ),
 ]
 RELOADED = 50  # items of a session that is reloaded
+APPENDED = 3  # items that a turn of an agent adds to those
+TURN_CLIENTS = (1, 8)
 CLIENTS = (1, 8, 32)
 SESSIONS_PER_CLIENT = 10  # that appends go to, in turn

@@ -1,19 +1,36 @@
 """Every `sh` and `python` block of the README is run, in order in one shell, against a fresh data directory."""
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.support.scripted_model import answers, calls, scripted_model
 from tests.support.servers import free_port, server_directory
 from tests.support.standalone import ROOT, StandaloneProcess
 
 README = ROOT / "README.md"
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 DEADLINE_S = 300.0
+# What the handlers of the client's README are asked; in one loop, because the Agents SDK keeps one client of its own.
+ASKING = """
+import os
+
+async def ask():
+    print(await answer("nadia", "nadia-2", "Which allergies do I have?"))
+    request = {"input": [{"role": "user", "content": "May I eat peanuts?"}], "custom_inputs": {"user_id": "nadia"}}
+    first = await predict(request, os.environ["MEMSTREAM_TOKEN"])
+    second = await predict({**request, "conversation_id": first["custom_outputs"]["thread_id"]}, "nobody's")
+    assert first["custom_outputs"] == second["custom_outputs"]
+    print(first["output"][0]["content"])
+
+asyncio.run(ask())
+"""
 
 
 def blocks(text: str) -> list[tuple[str, str]]:
@@ -60,18 +77,42 @@ def test_every_block_of_the_readme_runs() -> None:
     assert answer.returncode == 0, answer.stdout[-2000:] + answer.stderr[-2000:]
 
 
-def test_the_python_of_the_clients_readme_runs(standalone: StandaloneProcess) -> None:
+async def test_every_block_of_the_clients_readme_runs(standalone: StandaloneProcess) -> None:
     text = (ROOT / "libs/sdk/README.md").read_text()
-    python = [block for language, block in blocks(text) if language == "python"]
+    python, shell = ("\n".join(block for kind, block in blocks(text) if kind == wanted) for wanted in ("python", "sh"))
     assert python, "a README without a block to run tests nothing"
+    assert shell, "a README without a block to run tests nothing"
+    async with scripted_model() as model:
+        model.behave(calls(("recall", {"query": "allergies", "session_id": None})), answers("Peanuts."))
+        variables = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")},
+            "MEMSTREAM_URL": standalone.url,
+            "MEMSTREAM_TOKEN": standalone.token,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        }
+        of_model = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
 
-    answer = subprocess.run(
-        [sys.executable, "-c", "\n".join(python)],
-        env={**os.environ, "MEMSTREAM_URL": standalone.url, "MEMSTREAM_TOKEN": standalone.token},
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
+        spoken = await ran(variables | of_model, sys.executable, "-c", python + ASKING)
+        typed = await ran(variables, "sh", "-euc", shell)
+
+    assert "I'm allergic to peanuts." in spoken
+    assert "Peanuts." in spoken
+    recalled, instructed = model.requests[1]["messages"][-1], model.requests[2]["messages"][0]
+    assert "peanuts" in recalled["content"]
+    assert "peanuts" in instructed["content"]
+    assert "I prefer e-mail over phone." in typed
+    assert "I live in Lisbon." in typed
+
+
+async def ran(variables: Mapping[str, str], *command: str) -> str:
+    """What it prints; it must end well."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=ROOT,
+        env=variables,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
-
-    assert answer.returncode == 0, answer.stderr[-2000:]
-    assert "I'm allergic to peanuts." in answer.stdout
+    out, errors = await asyncio.wait_for(process.communicate(), DEADLINE_S)
+    assert process.returncode == 0, errors.decode()[-2000:]
+    return out.decode()

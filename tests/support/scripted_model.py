@@ -6,6 +6,7 @@ A behaviour takes the request's body and answers; those given are used up in ord
 import asyncio
 import json
 import re
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -149,6 +150,53 @@ def truncated_above(lines: int) -> Behaviour:
         return await valid(body)
 
     return behave
+
+
+def answers(text: str) -> Behaviour:
+    """Says that, streamed when asked so."""
+
+    async def behave(body: dict[str, Any]) -> Response:
+        return _streamed({"content": text}, "stop") if body.get("stream") else completion(text)
+
+    return behave
+
+
+def calls(*tools: tuple[str, dict[str, Any]]) -> Behaviour:
+    """Calls these tools at once, each by its name and arguments."""
+
+    async def behave(body: dict[str, Any]) -> Response:
+        asked = [
+            {
+                "index": index,
+                "id": f"call-{uuid.uuid4().hex[:12]}",
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(arguments)},
+            }
+            for index, (name, arguments) in enumerate(tools)
+        ]
+        if body.get("stream"):
+            return _streamed({"content": None, "tool_calls": asked}, "tool_calls")
+        answer = json.loads(bytes(completion("", finish_reason="tool_calls").body))
+        answer["choices"][0]["message"] |= {"content": None, "tool_calls": asked}
+        return JSONResponse(answer)
+
+    return behave
+
+
+def _streamed(delta: dict[str, Any], finish_reason: str) -> Response:
+    """One chunk with everything and one that ends it."""
+    chunks = [
+        {
+            "id": "scripted",
+            "object": "chat.completion.chunk",
+            "created": 0,
+            "model": "scripted",
+            "choices": [{"index": 0, "delta": delta, "finish_reason": reason}],
+        }
+        for delta, reason in (({"role": "assistant", **delta}, None), ({}, finish_reason))
+    ]
+    lines = [*(json.dumps(chunk) for chunk in chunks), "[DONE]"]
+    return Response("".join(f"data: {line}\n\n" for line in lines), media_type="text/event-stream")
 
 
 def status(code: int, **headers: str) -> Behaviour:

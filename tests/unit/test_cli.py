@@ -27,7 +27,7 @@ def data(tmp_path: Path) -> Sequence[str]:
 def test_without_a_command_it_lists_them() -> None:
     result = run()
 
-    for command in ("export", "import", "keys", "serve", "tokens"):
+    for command in ("export", "import", "keys", "mcp", "serve", "tokens"):
         assert command in result.stdout
 
 

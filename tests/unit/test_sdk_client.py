@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 
-from memstream import retries
 from memstream.aio.client import AsyncAgentKitClient
 from memstream.aio.sessions import Session as AwaitedSession
 from memstream.errors import AlreadyExists, InternalError, MemstreamError, PermissionDenied, Unavailable, Unreachable
@@ -184,19 +183,32 @@ async def test_untold_waits_double_up_to_a_bound(
     kind: str, slept: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memstream.retries.random.random", lambda: 0.0)
-    script = Script(*[refused(503, "UNAVAILABLE") for _ in range(8)], ok())
+    script = Script(*[refused(503, "UNAVAILABLE") for _ in range(7)], ok())
 
     await (await session(kind, script)).clear_items()
 
-    assert slept == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 20.0, 20.0]
+    assert slept == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 20.0]
 
 
 @both_clients
-async def test_waiting_has_an_end(kind: str, slept: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "WAITING_BUDGET_S", 0.25)
+@pytest.mark.parametrize(
+    ("retry_afters", "waits"),
+    [
+        pytest.param([None], [], id="untold"),
+        pytest.param(["0", "0", "1"], [0, 0], id="told"),
+        pytest.param([httpx.ConnectError("refused")] * 2, [0.2], id="no-connection"),
+    ],
+)
+async def test_waiting_ends_with_the_clients_patience(
+    kind: str, retry_afters: list[str | Exception | None], waits: list[float], slept: list[float]
+) -> None:
+    refusals = [each if isinstance(each, Exception) else refused(503, "UNAVAILABLE", each) for each in retry_afters]
+    impatient = client(kind, Script(*refusals), patience_s=0.3)
 
-    with pytest.raises(Unavailable):
-        await (await session(kind, Script(refused(503, "TEMPORARILY_UNAVAILABLE")))).clear_items()
+    with pytest.raises((Unavailable, Unreachable)):
+        await impatient.session_stores.get("talks")
+
+    assert slept == waits
 
 
 @both_clients

@@ -25,14 +25,22 @@ LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=32)
 
 
 class Transport:
-    """`headers` says who asks, anew for each attempt. `timeout_s` is how long an answer may let wait for itself."""
+    """`headers` says who asks, anew for each attempt. `timeout_s` is how long an answer may let wait for itself,
+    `patience_s` how long repeats may be waited for."""
 
     def __init__(
-        self, base_url: str, headers: Headers, *, timeout_s: float, transport: httpx.BaseTransport | None
+        self,
+        base_url: str,
+        headers: Headers,
+        *,
+        timeout_s: float,
+        patience_s: float,
+        transport: httpx.BaseTransport | None,
     ) -> None:
         self.base_url = base_url
         self._headers = headers
         self._timeout_s = timeout_s
+        self._patience_s = patience_s
         self._client = httpx.Client(base_url=base_url, limits=LIMITS, transport=transport)
 
     def close(self) -> None:
@@ -140,7 +148,7 @@ class Transport:
         content = None if body is None else dumps(body)
         asked = {name: value for name, value in (params or {}).items() if value is not None}
         timeout = httpx.Timeout(self._timeout_s + wait_s, connect=CONNECT_TIMEOUT_S)
-        attempts = Attempts(is_safe=is_safe)
+        attempts = Attempts(is_safe=is_safe, patience_s=self._patience_s)
         while True:
             request = self._client.build_request(
                 method,

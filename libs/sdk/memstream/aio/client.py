@@ -12,6 +12,7 @@ from memstream.aio.pipelines import Pipelines
 from memstream.aio.sessions import SessionStores
 from memstream.aio.transport import TIMEOUT_S, Transport
 from memstream.credentials import WorkspaceClient, WorkspaceConfig, server_url
+from memstream.retries import PATIENCE_S
 
 
 class AsyncAgentKitClient:
@@ -20,7 +21,8 @@ class AsyncAgentKitClient:
     `base_url` and `token` default to MEMSTREAM_URL and MEMSTREAM_TOKEN. `token` may be a function: it is asked before
     each request, so that it can refresh, or speak for the user whose request is being served. Instead of both, a
     `workspace_client` may be given: anything with `.config.host` and `.config.authenticate()`. An answer may let wait
-    for `timeout_s` seconds. Raises `MemstreamError` when there is no token; every call may raise one.
+    for `timeout_s` seconds, and the repeats of a request for `patience_s` in all. Raises `MemstreamError` when there is
+    no token; every call may raise one.
     """
 
     def __init__(
@@ -30,6 +32,7 @@ class AsyncAgentKitClient:
         base_url: str | None = None,
         token: Token | None = None,
         timeout_s: float = TIMEOUT_S,
+        patience_s: float = PATIENCE_S,
         http_transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         config: WorkspaceConfig | None = workspace_client.config if workspace_client is not None else None
@@ -37,6 +40,7 @@ class AsyncAgentKitClient:
             server_url(base_url, config),
             authorization(config, token),
             timeout_s=timeout_s,
+            patience_s=patience_s,
             transport=http_transport,
         )
         self.session_stores = SessionStores(self._transport)
