@@ -8,17 +8,19 @@ from libs.chassis.housekeeping import Pass
 from libs.contracts import events, requests
 from services.distiller.access import Access
 from services.distiller.api import Authorization, ExtractionApi, LaneApi, PipelineAccess, PipelineApi, RepairApi, RunApi
+from services.distiller.consolidation.consolidator import Consolidator
 from services.distiller.distil import Distiller
 from services.distiller.extraction import Extractor
 from services.distiller.handlers import Handlers, Marker, Unanswered
 from services.distiller.lanes import LaneWorkers
 from services.distiller.llm import Models
 from services.distiller.metrics import Metrics
+from services.distiller.paid import PaidAnswers
 from services.distiller.reading import Reader
 from services.distiller.restored import Restored
 from services.distiller.runs import Runner
 from services.distiller.settings import DistillerSettings
-from services.distiller.store import Batches, Lanes, Pipelines, Runs
+from services.distiller.store import Batches, Consolidations, Lanes, Pipelines, Runs
 from services.distiller.store.batches import expired
 from services.distiller.store.lanes import purge_gone_stores
 from services.distiller.sweep import Sweeper
@@ -37,10 +39,14 @@ def build(
     models = models or Models.of(settings)
     bus, unit_of_work = chassis.bus, chassis.unit_of_work
     pipelines, lanes = Pipelines(chassis.database), Lanes(chassis.database)
-    batches, runs = Batches(chassis.database), Runs(chassis.database)
+    batches, runs = Batches(chassis.database, settings.consolidate_after), Runs(chassis.database)
 
     reader, creators = Reader(settings, bus.ask), Access(bus.ask, models)
-    distiller = Distiller(models, lanes, batches, unit_of_work, chassis.relay, creators, reader, counted)
+    paid = PaidAnswers(batches, lanes, unit_of_work, counted)
+    consolidator = Consolidator(
+        Consolidations(chassis.database), batches, paid, chassis.relay, bus.ask, settings.batch_tokens, counted
+    )
+    distiller = Distiller(models, lanes, batches, chassis.relay, creators, reader, paid, consolidator)
     workers = LaneWorkers(settings, lanes, distiller, counted)
     runner = Runner(settings, runs, pipelines, workers, unit_of_work, creators, bus.ask)
     restored = Restored(lanes, batches, unit_of_work, chassis.relay, bus.ask)

@@ -57,7 +57,10 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to distil a lane until it expires; `token` fences what is committed, `marks` what came meanwhile."""
+    """The right to distil a lane until it expires; `token` fences what is committed, `marks` what came meanwhile.
+
+    `consolidate`: when nothing is left to distil, the actor's memory is to be put in order.
+    """
 
     pipeline: Pipeline
     actor_id: str
@@ -66,6 +69,7 @@ class Lease:
     attempts: int
     max_lines: int | None
     run_id: int | None  # the run that is active meanwhile
+    consolidate: bool
 
     @property
     def pipeline_uid(self) -> UUID:

@@ -117,18 +117,22 @@ class Handlers:
     async def on_batches_applied(self, event: BatchesApplied) -> None:
         """Memory has the batch: its lane goes on. A repeated answer finds the batch settled and changes nothing."""
         outcomes = event.model_dump_json(include={"outcomes"})
+        changed = sum(applied.outcome == "applied" for applied in event.outcomes)
         if any(applied.outcome in ("conflict", "refused") for applied in event.outcomes):
-            await self._settle_with_leftovers(event, outcomes)
+            await self._settle_with_leftovers(event, outcomes, changed)
             self._workers.due_in(0)
-        elif await self._batches.settle(event.batch_id, outcomes):
+        elif await self._batches.settle(event.batch_id, outcomes, changed):
             self._workers.due_in(0)
         for applied in event.outcomes:
             self._metrics.outcomes.labels(applied.outcome).inc()
 
-    async def _settle_with_leftovers(self, event: BatchesApplied, outcomes: str) -> None:
-        """Conflicting changes are asked again, a few times; what is refused is parked with the reason."""
+    async def _settle_with_leftovers(self, event: BatchesApplied, outcomes: str, changed: int) -> None:
+        """Conflicting changes are asked again, a few times; what is refused is parked with the reason.
+
+        A rewrite that comes too late has lost nothing: the entries are as they were.
+        """
         async with self._unit_of_work.begin() as tx:
-            batch = await self._batches.settle_in(tx, event.batch_id, outcomes)
+            batch = await self._batches.settle_in(tx, event.batch_id, outcomes, changed)
             if batch is None:
                 return
             distilled = MemoriesDistilled.model_validate_json(batch.event)

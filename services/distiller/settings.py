@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Self
 
-from pydantic import SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from libs.chassis.settings import ServiceSettings
 
@@ -26,6 +26,7 @@ class DistillerSettings(ServiceSettings):
     batch_lines: int = 40
     batch_tokens: int = 6000
     context_lines: int = 5
+    consolidate_after: int = Field(default=50, ge=1)  # changes of an actor's memory
 
     lanes_per_process: int = 16
     lanes_per_workspace: int = 4

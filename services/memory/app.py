@@ -10,12 +10,13 @@ from libs.chassis.housekeeping import expiring, run_pass
 from libs.chassis.permissions import permission_routes
 from libs.chassis.stores import Stores
 from libs.contracts.events import BatchesApplied, DistillerActorErased, MemoriesDistilled, SessionActorErased
-from libs.contracts.requests import ApplyBatch, AuthorizeMemoryStore, FindLacking, RelatedEntries
+from libs.contracts.requests import ApplyBatch, AuthorizeMemoryStore, FindLacking, ReadEntries, RelatedEntries
 from services.memory.api.entries import entry_routes
 from services.memory.api.erasures import erasure_routes
 from services.memory.api.stores import store_routes
 from services.memory.api.versions import version_routes
 from services.memory.api.watch import watch_routes
+from services.memory.consolidation import EntryReader
 from services.memory.evidence import Evidence
 from services.memory.feed import Feed
 from services.memory.freshness import Freshness, Wakers
@@ -34,6 +35,7 @@ from services.memory.store.postings import reanalysis
 from services.memory.store.progress import Progress
 from services.memory.store.purge import PURGE
 from services.memory.store.related import Distilling
+from services.memory.store.rewriting import Rewritable
 from services.memory.store.versions import Versions
 from services.memory.stores import MEMORY_STORE
 from services.memory.turns import Turns
@@ -68,6 +70,7 @@ def build(settings: MemorySettings, metrics: chassis_metrics.Metrics | None = No
     chassis.bus.answer(ApplyBatch, handlers.apply_batch)
     chassis.bus.answer(FindLacking, handlers.find_lacking)
     chassis.bus.answer(RelatedEntries, handlers.related_entries)
+    chassis.bus.answer(ReadEntries, EntryReader(Rewritable(chassis.database)).read)
     chassis.bus.answer(AuthorizeMemoryStore, handlers.authorize_store)
     chassis.every(
         "announce_erasures", settings.erasure_repeat_s, lambda: erasures.announce_again(settings.erasure_repeat_s)

@@ -81,6 +81,8 @@ async def distiller_store(postgres: PostgresServer) -> AsyncIterator[DistillerSt
         opened = Database(dsn, pool_size=8)
         unit_of_work = UnitOfWork(opened, Relay("distiller", opened, NoBroker(), Metrics()))
         try:
-            yield DistillerStore(opened, unit_of_work, Pipelines(opened), Lanes(opened), Batches(opened), Runs(opened))
+            yield DistillerStore(
+                opened, unit_of_work, Pipelines(opened), Lanes(opened), Batches(opened, 50), Runs(opened)
+            )
         finally:
             await opened.close()

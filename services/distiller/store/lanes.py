@@ -145,7 +145,8 @@ class Lanes:
             " from pipelines p where p.pipeline_uid = $1"
             f" and l.pipeline_uid = $1 and actor_id = $2 and lease_token = $3 and {READY} and {FREE}"
             " returning l.lease_token, l.marks, l.attempts, l.max_lines, (select run_id from runs"
-            f"  where runs.pipeline_uid = $1 and state in ('PENDING', 'RUNNING')) as run_id, {PIPELINE_COLUMNS}",
+            f"  where runs.pipeline_uid = $1 and state in ('PENDING', 'RUNNING')) as run_id, l.consolidate,"
+            f" {PIPELINE_COLUMNS}",
             pipeline_uid,
             actor_id,
             token,
@@ -153,8 +154,8 @@ class Lanes:
         )
         if not rows:
             return None
-        lease_token, marks, attempts, max_lines, run_id, *pipeline = rows[0].values()
-        return Lease(Pipeline(*pipeline), actor_id, lease_token, marks, attempts, max_lines, run_id)
+        lease_token, marks, attempts, max_lines, run_id, consolidate, *pipeline = rows[0].values()
+        return Lease(Pipeline(*pipeline), actor_id, lease_token, marks, attempts, max_lines, run_id, consolidate)
 
     async def renew(self, lease: Lease, lease_s: float) -> bool:
         """Keeps a lease while its worker lives; False when it was lost."""
