@@ -209,3 +209,11 @@ class DistillerActorErased(Event):
     epoch: int
     erasure_id: UUID
     removed: int = 0
+
+
+class ReplayEnded(Event):
+    """Nobody needs a replay's shadow store any more; `store_uid` is its uid."""
+
+    subject = "distiller.replay.ended.v1"
+
+    store_uid: UUID

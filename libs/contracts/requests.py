@@ -217,6 +217,45 @@ class LackingBatches(Message):
     batch_ids: list[UUID] = Field(default_factory=list)
 
 
+class ShadowStore(Message):
+    """Makes a store that nobody sees, in which a replay gathers what it will put into another."""
+
+    subject: ClassVar[str] = "memory.store.shadow"
+
+    workspace_id: int
+    store_uid: UUID
+    of_store_uid: UUID
+
+
+class StoreShadowed(Message):
+    """`gone`: the store to be shadowed does not exist."""
+
+    gone: bool = False
+
+
+class SwapMemories(Message):
+    """Puts an actor's entries of a shadow store in the place of those that a pipeline wrote, in one transaction.
+
+    `keeps_up`: that pipeline writes to this store itself, so nothing is swapped while the shadow knows less than it.
+    """
+
+    subject: ClassVar[str] = "memory.actor.swap"
+
+    swap_id: UUID
+    store_uid: UUID
+    shadow_uid: UUID
+    actor_id: str
+    pipeline_uid: UUID
+    session_store_uid: UUID
+    keeps_up: bool
+
+
+class MemoriesSwapped(Message):
+    """`behind`: the shadow knows less than the store; `erased`: the actor was, since the shadow was made."""
+
+    outcome: Literal["swapped", "behind", "erased", "gone"]
+
+
 class HastenLane(Message):
     """Somebody waits for this session to be distilled into this store: make its lanes due at once."""
 

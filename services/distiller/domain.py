@@ -31,6 +31,8 @@ MARKED = re.compile(r"<memory>.*?(?:</memory>|$)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
+    """`parent_uid`: of a replay's own pipeline, which nobody sees; it feeds a shadow store, and its parent pays."""
+
     pipeline_uid: UUID
     workspace_id: int
     display_name: str | None
@@ -49,10 +51,15 @@ class Pipeline:
     creator: str
     create_time: datetime
     update_time: datetime
+    parent_uid: UUID | None
 
     @property
     def name(self) -> str:
         return f"memory-pipelines/{self.pipeline_uid}"
+
+    @property
+    def payer_uid(self) -> UUID:
+        return self.parent_uid or self.pipeline_uid
 
 
 @dataclass(frozen=True, slots=True)

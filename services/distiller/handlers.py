@@ -24,7 +24,7 @@ from libs.contracts.requests import HastenLane, LaneHastened
 from services.distiller.domain import AGAIN_LIMIT
 from services.distiller.lanes import LaneWorkers
 from services.distiller.metrics import Metrics
-from services.distiller.store import Batches, Lanes, Mark, Pipelines
+from services.distiller.store import Batches, Lanes, Mark, Pipelines, Replays
 from services.distiller.store.batches import Emitted
 
 MARKS_AT_ONCE = 200
@@ -88,6 +88,7 @@ class Handlers:
         pipelines: Pipelines,
         lanes: Lanes,
         batches: Batches,
+        replays: Replays,
         workers: LaneWorkers,
         parked: ParkedMessages,
         unit_of_work: UnitOfWork,
@@ -97,6 +98,7 @@ class Handlers:
         self._pipelines = pipelines
         self._lanes = lanes
         self._batches = batches
+        self._replays = replays
         self._workers = workers
         self._parked = parked
         self._unit_of_work = unit_of_work
@@ -173,6 +175,7 @@ class Handlers:
         async with self._unit_of_work.begin() as tx:
             removed = 0
             if await self._lanes.begin_erasure(tx, event.store_uid, event.actor_id, event.epoch):
+                await self._replays.forget_actor(tx, event.store_uid, event.actor_id)
                 removed = await self._lanes.forget_actor(tx, event.store_uid, event.actor_id)
                 removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)
             tx.emit(_confirmation(event, removed))
@@ -184,6 +187,7 @@ class Handlers:
         async with self._unit_of_work.begin() as tx:
             removed = 0
             if await self._lanes.begin_erasure(tx, event.store_uid, event.actor_id, event.epoch):
+                await self._replays.forget_actor(tx, event.store_uid, event.actor_id)
                 removed = await self._batches.forget_actor(tx, event.store_uid, event.actor_id)
                 removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)
             tx.emit(_confirmation(event, removed))

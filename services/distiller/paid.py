@@ -53,7 +53,7 @@ class PaidAnswers:
 
     async def _check_budget(self, pipeline: Pipeline) -> None:
         budget = pipeline.daily_token_budget
-        if budget is not None and await self._batches.tokens_today(pipeline.pipeline_uid) >= budget:
+        if budget is not None and await self._batches.tokens_today(pipeline.payer_uid) >= budget:
             raise OverBudget(f"the daily_token_budget of {budget} is spent")
 
     async def _recovered(self, model: Model) -> None:

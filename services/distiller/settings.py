@@ -32,6 +32,7 @@ class DistillerSettings(ServiceSettings):
     lanes_per_workspace: int = 4
     lanes_per_turn: int = 2
     lease_s: float = 15.0
+    replay_actors: int = Field(default=2, ge=1)  # at once in a replay, so that what is said meanwhile finds room
     poll_interval_s: float = 1.0
 
     sweep_interval_s: float = 60.0

@@ -50,6 +50,7 @@ def pipeline(**fields: Any) -> Pipeline:
         "creator": "ana@example.com",
         "create_time": now,
         "update_time": now,
+        "parent_uid": None,
     }
     return Pipeline(**values | fields)
 

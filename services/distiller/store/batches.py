@@ -334,7 +334,7 @@ class Batches:
 
     async def spend(self, tx: Tx, pipeline: Pipeline, spent: Spent) -> None:
         """Books a call on its pipeline and day (UTC)."""
-        await self.book(tx, pipeline.workspace_id, pipeline.pipeline_uid, spent)
+        await self.book(tx, pipeline.workspace_id, pipeline.payer_uid, spent)
 
     async def book(self, tx: Tx, workspace_id: int, uid: UUID, spent: Spent) -> None:
         """Books a call on a workspace, on whatever `uid` names there, and on the day (UTC)."""

@@ -21,7 +21,7 @@ from services.memory.store.slots import Slots
 PAGE = 500
 NEXT_MOMENT = timedelta(microseconds=1)
 
-_LAST_SAID = (
+LAST_SAID = (
     "greatest((select max(v.valid_from) from entry_versions v where v.store_uid = e.store_uid"
     " and v.entry_uid = e.entry_uid), (select max(x.said_at) from version_evidence x where x.store_uid = e.store_uid"
     " and x.actor_id = e.actor_id and x.entry_uid = e.entry_uid))"
@@ -53,7 +53,7 @@ class Rewritable:
     async def page(self, asked: ReadEntries) -> list[tuple[UUID, StoredEntry]]:
         """The actor's next entries, each with the uid that the reading continues after."""
         rows = await self._database.fetch(
-            f"select {ENTRY_COLUMNS}, e.terms, {_LAST_SAID} as last_said_at from entries e"
+            f"select {ENTRY_COLUMNS}, e.terms, {LAST_SAID} as last_said_at from entries e"
             " where e.store_uid = $1 and e.actor_id = $2 and ($3::uuid is null or e.entry_uid > $3) and not e.retired"
             f" and e.session_id is null and e.content <> '' and octet_length(e.content) <= $4 and not ({_BROUGHT_BACK})"
             " order by e.entry_uid limit $5",
@@ -136,7 +136,7 @@ async def _retire(slots: Slots, slot: Entry, at: datetime, recorded_at: datetime
 
 async def _last_said(tx: Tx, slots: Slots, entries: Sequence[Entry]) -> datetime:
     last: datetime = await tx.fetchval(
-        f"select max({_LAST_SAID}) from entries e where e.store_uid = $1 and e.actor_id = $2"
+        f"select max({LAST_SAID}) from entries e where e.store_uid = $1 and e.actor_id = $2"
         " and e.entry_uid = any($3::uuid[])",
         slots.store_uid,
         slots.actor_id,
