@@ -6,7 +6,7 @@ retired a slot; and what rests on sessions that the replay could not read stays,
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 from libs.chassis.unit_of_work import Tx
@@ -23,10 +23,14 @@ from services.memory.store.slots import Slots
 Swapped = Literal["swapped", "behind", "erased", "gone"]
 Told = tuple[Entry, datetime]
 
-# Those of one pipeline: it wrote the version that holds.
+# Those of one pipeline: it wrote the version that holds, and not by merging what others wrote.
 _OURS = (
-    "exists (select from entry_versions v where v.store_uid = e.store_uid and v.entry_uid = e.entry_uid"
-    " and v.version = e.version and v.writer_type = 'DISTILLER' and v.writer = $3)"
+    "e.entry_id <> all($4::text[]) and exists (select from entry_versions v where v.store_uid = e.store_uid"
+    " and v.entry_uid = e.entry_uid and v.version = e.version and v.writer_type = 'DISTILLER' and v.writer = $3)"
+)
+_OF_OTHERS = (
+    "exists (select from entry_versions o where o.store_uid = $1 and o.actor_id = $2"
+    " and o.entry_uid = {entry}.entry_uid and (o.writer_type <> 'DISTILLER' or o.writer <> $3))"
 )
 # The evidence of an entry since it says what it says.
 _RESTS_ON = (
@@ -57,8 +61,9 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
         return "behind"
     actor = wanted.actor_id
     told = await _entries(tx, "not e.retired", wanted.shadow_uid, actor)
-    ours = await _entries(tx, _OURS, wanted.store_uid, actor, str(wanted.pipeline_uid))
-    taken = await _taken(tx, wanted)
+    mine = (wanted.store_uid, actor, str(wanted.pipeline_uid), await _merged_with_others(tx, wanted))
+    ours = await _entries(tx, _OURS, *mine)
+    taken = await _taken(tx, *mine)
     slots_of_ours = {slot.path: (slot, last_said) for slot, last_said in ours}
     written = [
         (await _write(slots, entry, slots_of_ours.get(entry.path), now), entry)
@@ -67,7 +72,7 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
     ]
     await _inherit(tx, wanted, written)
     made = {entry.path for entry, _ in told}
-    read = await _told_by_read_sessions(tx, wanted)
+    read = await _told_by_read_sessions(tx, *mine, wanted.shadow_uid)
     for slot, last_said in ours:
         if slot.entry_uid in read and slot.path not in made:
             await _retire(slots, slot, last_said, now)
@@ -99,7 +104,26 @@ async def _is_behind(tx: Tx, wanted: SwapMemories) -> bool:
     )
 
 
-async def _entries(tx: Tx, condition: str, *arguments: UUID | str) -> list[Told]:
+async def _merged_with_others(tx: Tx, wanted: SwapMemories) -> list[str]:
+    """The entries by which a consolidation says what somebody else wrote, over any number of consolidations."""
+    rows = await tx.fetch(
+        "with recursive merged as (select x.entry_uid, unnest(v.successors) as successor from entries x"
+        "  join entry_versions v on v.store_uid = $1 and v.entry_uid = x.entry_uid and v.version = x.version"
+        "  where x.store_uid = $1 and x.actor_id = $2 and x.retired and v.successors is not null),"
+        " held as (select m.successor as entry_id from merged m join entries s on s.store_uid = $1"
+        "   and s.entry_id = m.successor"
+        f"  where {_OF_OTHERS.format(entry='m')} or {_OF_OTHERS.format(entry='s')}"
+        "  union select m.successor from held h join entries s on s.store_uid = $1 and s.entry_id = h.entry_id"
+        "   join merged m on m.entry_uid = s.entry_uid)"
+        " select entry_id from held",
+        wanted.store_uid,
+        wanted.actor_id,
+        str(wanted.pipeline_uid),
+    )
+    return [row["entry_id"] for row in rows]
+
+
+async def _entries(tx: Tx, condition: str, *arguments: Any) -> list[Told]:
     """Entries of no session, of the store and actor that come first, each with when it was last said."""
     rows = await tx.fetch(
         f"select {ENTRY_COLUMNS}, {LAST_SAID} as last_said from entries e where e.store_uid = $1 and e.actor_id = $2"
@@ -109,29 +133,24 @@ async def _entries(tx: Tx, condition: str, *arguments: UUID | str) -> list[Told]
     return [(entry_from(row), row["last_said"]) for row in rows]
 
 
-async def _taken(tx: Tx, wanted: SwapMemories) -> set[str]:
-    """The paths of slots that somebody else wrote last."""
+async def _taken(tx: Tx, *mine: Any) -> set[str]:
+    """The paths of slots that somebody else wrote last, or had a part in."""
     rows = await tx.fetch(
         "select e.path from entries e where e.store_uid = $1 and e.actor_id = $2 and e.session_id is null"
-        f" and not {_OURS}",
-        wanted.store_uid,
-        wanted.actor_id,
-        str(wanted.pipeline_uid),
+        f" and not ({_OURS})",
+        *mine,
     )
     return {row["path"] for row in rows}
 
 
-async def _told_by_read_sessions(tx: Tx, wanted: SwapMemories) -> set[UUID]:
+async def _told_by_read_sessions(tx: Tx, *mine_and_shadow: Any) -> set[UUID]:
     """The pipeline's entries all of whose lines the replay has read."""
     rows = await tx.fetch(
         "select e.entry_uid from entries e where e.store_uid = $1 and e.actor_id = $2 and not e.retired"
         f" and e.session_id is null and {_OURS} and exists (select from {_RESTS_ON})"
-        f" and not exists (select from {_RESTS_ON} and not exists (select from progress s where s.store_uid = $4"
+        f" and not exists (select from {_RESTS_ON} and not exists (select from progress s where s.store_uid = $5"
         "  and s.session_store_uid = x.session_store_uid and s.session_uid = x.session_uid))",
-        wanted.store_uid,
-        wanted.actor_id,
-        str(wanted.pipeline_uid),
-        wanted.shadow_uid,
+        *mine_and_shadow,
     )
     return {row["entry_uid"] for row in rows}
 
