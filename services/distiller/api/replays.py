@@ -58,19 +58,22 @@ class ReplayApi:
         pipeline = await self._access.managed(pipeline_id, caller)
         replay, creator = await self._new(pipeline, body, caller)
         key = IdempotencyKey.of(request, caller, await request.body())
+        uid = pipeline.pipeline_uid
         async with self._unit_of_work.begin() as tx:
-            made_before = None
-            if key is not None:
-                made_before = await idempotency.claim(tx, pipeline.pipeline_uid, key, str(replay.replay_uid))
-            if made_before is None and not await self._replays.start(tx, replay, *creator):
-                active = await self._replays.active(pipeline.pipeline_uid)
+
+            async def made(replay_id: str) -> Replay | None:
+                return await self._replays.get(uid, UUID(replay_id), tx)
+
+            earlier = await idempotency.claim(tx, uid, key, str(replay.replay_uid), made) if key else None
+            if earlier is None and not await self._replays.start(tx, replay, *creator):
+                active = await self._replays.active(tx, uid)
                 if active is None:
                     raise Aborted("A replay of this pipeline has just ended. Try again.")
                 raise Aborted(f"A replay of this pipeline is in progress: {active.name}.")
-        if made_before is not None:
+        if earlier is not None:
             response.headers.update(REPLAYED)
         self._replayer.wake.set()
-        return await self._shape(pipeline, UUID(made_before) if made_before else replay.replay_uid)
+        return await self._shape(pipeline, (earlier or replay).replay_uid)
 
     async def get_replay(self, pipeline_id: str, replay_id: str, caller: Authenticated) -> ReplayShape:
         pipeline = await self._access.managed(pipeline_id, caller)

@@ -121,16 +121,14 @@ class Replays:
         )
         return True
 
-    async def get(self, pipeline_uid: UUID, replay_uid: UUID) -> Replay | None:
-        row = await self._database.fetchrow(
+    async def get(self, pipeline_uid: UUID, replay_uid: UUID, tx: Tx | None = None) -> Replay | None:
+        row = await (tx or self._database).fetchrow(
             f"select {COLUMNS} from replays where pipeline_uid = $1 and replay_uid = $2", pipeline_uid, replay_uid
         )
         return None if row is None else Replay(**row)
 
-    async def active(self, pipeline_uid: UUID) -> Replay | None:
-        row = await self._database.fetchrow(
-            f"select {COLUMNS} from replays where pipeline_uid = $1 and {ACTIVE}", pipeline_uid
-        )
+    async def active(self, tx: Tx, pipeline_uid: UUID) -> Replay | None:
+        row = await tx.fetchrow(f"select {COLUMNS} from replays where pipeline_uid = $1 and {ACTIVE}", pipeline_uid)
         return None if row is None else Replay(**row)
 
     async def all_active(self) -> list[Replay]:
