@@ -108,10 +108,33 @@ class Change(BaseModel):
     evidence: list[Evidence]
 
 
+class EntryVersion(BaseModel):
+    """An entry as it was when something was decided on it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    entry_id: str
+    version: int
+
+
+class Rewrite(BaseModel):
+    """Entries that give way to others which say the same, all at once or not at all.
+
+    Each of `into` is a `set` without evidence of its own: it inherits that of all that are `replaced`. It may name one
+    of those, which then stays.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    replaced: list[EntryVersion]
+    into: list[Change]
+
+
 class MemoriesDistilled(Event):
     """The outcome of one distillation, for one actor; `changes` may be empty: then only progress moves.
 
     `rewound`: the session store was restored to an older state, and progress goes back to the end of the ranges.
+    `rewrites` are what a consolidation wants: it covers no lines, so it has neither ranges nor changes.
     """
 
     subject = "distiller.memories.distilled.v1"
@@ -129,10 +152,11 @@ class MemoriesDistilled(Event):
     ranges: list[Range]
     changes: list[Change]
     rewound: bool = False
+    rewrites: list[Rewrite] = Field(default_factory=list)
 
 
 class AppliedChange(BaseModel):
-    """What became of one change, in the order of the batch."""
+    """What became of one change, in the order of the batch; after the changes come its rewrites."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -185,3 +209,11 @@ class DistillerActorErased(Event):
     epoch: int
     erasure_id: UUID
     removed: int = 0
+
+
+class ReplayEnded(Event):
+    """Nobody needs a replay's shadow store any more; `store_uid` is its uid."""
+
+    subject = "distiller.replay.ended.v1"
+
+    store_uid: UUID

@@ -38,3 +38,4 @@ DESCRIPTION_CHARS = 300
 CHANGES_PER_BATCH = 100
 EVENT_BYTES = 768 * 1024
 REPLY_BYTES = 512 * 1024
+REWRITABLE_BYTES = 256 * 1024  # of an entry's content; consolidation leaves longer ones alone

@@ -151,6 +151,47 @@ class Related(Message):
     gone: bool = False
 
 
+class ReadEntries(Message):
+    """The actor's current entries that consolidation may rewrite, by uid, as many as fit in `max_bytes`.
+
+    Left out are those of one session only, those over `REWRITABLE_BYTES`, and those that somebody brought back after
+    they had been rewritten.
+    """
+
+    subject: ClassVar[str] = "memory.entries.read"
+
+    store_uid: UUID
+    actor_id: str
+    session_store_uid: UUID
+    after: UUID | None = None
+    max_bytes: int = 256 * 1024
+
+
+class StoredEntry(Message):
+    """`terms`: what the entry is found by; none for one that is too long to be a statement."""
+
+    entry_id: str
+    path: str
+    version: int
+    statement: str
+    description: str = ""
+    kind: Kind
+    said_by: Speaker
+    last_said_at: datetime
+    event_date: date | None = None
+    terms: list[str] = Field(default_factory=list)
+
+
+class EntriesRead(Message):
+    """`after` continues the reading; the epochs are those before the entries were read."""
+
+    entries: list[StoredEntry] = Field(default_factory=list)
+    after: UUID | None = None
+    memory_epoch: int = 0
+    source_epoch: int = 0
+    gone: bool = False
+
+
 class ApplyBatch(Message):
     """Applies a batch and waits for it; a repeat gets the stored outcome, as over the event."""
 
@@ -174,6 +215,45 @@ class FindLacking(Message):
 
 class LackingBatches(Message):
     batch_ids: list[UUID] = Field(default_factory=list)
+
+
+class ShadowStore(Message):
+    """Makes a store that nobody sees, in which a replay gathers what it will put into another."""
+
+    subject: ClassVar[str] = "memory.store.shadow"
+
+    workspace_id: int
+    store_uid: UUID
+    of_store_uid: UUID
+
+
+class StoreShadowed(Message):
+    """`gone`: the store to be shadowed does not exist."""
+
+    gone: bool = False
+
+
+class SwapMemories(Message):
+    """Puts an actor's entries of a shadow store in the place of those that a pipeline wrote, in one transaction.
+
+    `keeps_up`: that pipeline writes to this store itself, so nothing is swapped while the shadow knows less than it.
+    """
+
+    subject: ClassVar[str] = "memory.actor.swap"
+
+    swap_id: UUID
+    store_uid: UUID
+    shadow_uid: UUID
+    actor_id: str
+    pipeline_uid: UUID
+    session_store_uid: UUID
+    keeps_up: bool
+
+
+class MemoriesSwapped(Message):
+    """`behind`: the shadow knows less than the store; `erased`: the actor was, since the shadow was made."""
+
+    outcome: Literal["swapped", "behind", "erased", "gone"]
 
 
 class HastenLane(Message):

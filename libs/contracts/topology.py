@@ -58,7 +58,11 @@ STREAMS = (
         "SESSION",
         (events.ItemsAppended, events.SessionDeleted, events.SessionStoreDeleted, events.SessionActorErased),
     ),
-    Stream("DISTILLER", (events.MemoriesDistilled, events.DistillerActorErased), retention="interest"),
+    Stream(
+        "DISTILLER",
+        (events.MemoriesDistilled, events.DistillerActorErased, events.ReplayEnded),
+        retention="interest",
+    ),
     Stream("MEMORY", (events.BatchesApplied, events.MemoryStoreDeleted, events.MemoryActorErased)),
 )
 
@@ -73,6 +77,7 @@ CONSUMERS = (
     Consumer("memory", events.MemoriesDistilled),
     Consumer("memory", events.SessionActorErased),
     Consumer("memory", events.DistillerActorErased),
+    Consumer("memory", events.ReplayEnded),
     Consumer("session", events.MemoryActorErased),
     Consumer("session", events.DistillerActorErased),
 )

@@ -7,18 +7,30 @@ from libs.chassis.app import Chassis
 from libs.chassis.housekeeping import Pass
 from libs.contracts import events, requests
 from services.distiller.access import Access
-from services.distiller.api import Authorization, ExtractionApi, LaneApi, PipelineAccess, PipelineApi, RepairApi, RunApi
+from services.distiller.api import (
+    Authorization,
+    ExtractionApi,
+    LaneApi,
+    PipelineAccess,
+    PipelineApi,
+    RepairApi,
+    ReplayApi,
+    RunApi,
+)
+from services.distiller.consolidation.consolidator import Consolidator
 from services.distiller.distil import Distiller
 from services.distiller.extraction import Extractor
 from services.distiller.handlers import Handlers, Marker, Unanswered
 from services.distiller.lanes import LaneWorkers
 from services.distiller.llm import Models
 from services.distiller.metrics import Metrics
+from services.distiller.paid import PaidAnswers
 from services.distiller.reading import Reader
+from services.distiller.replays import Replayer
 from services.distiller.restored import Restored
 from services.distiller.runs import Runner
 from services.distiller.settings import DistillerSettings
-from services.distiller.store import Batches, Lanes, Pipelines, Runs
+from services.distiller.store import Batches, Consolidations, Lanes, Pipelines, Replays, Runs
 from services.distiller.store.batches import expired
 from services.distiller.store.lanes import purge_gone_stores
 from services.distiller.sweep import Sweeper
@@ -37,17 +49,23 @@ def build(
     models = models or Models.of(settings)
     bus, unit_of_work = chassis.bus, chassis.unit_of_work
     pipelines, lanes = Pipelines(chassis.database), Lanes(chassis.database)
-    batches, runs = Batches(chassis.database), Runs(chassis.database)
+    batches, runs = Batches(chassis.database, settings.consolidate_after), Runs(chassis.database)
 
     reader, creators = Reader(settings, bus.ask), Access(bus.ask, models)
-    distiller = Distiller(models, lanes, batches, unit_of_work, chassis.relay, creators, reader, counted)
+    paid = PaidAnswers(batches, lanes, unit_of_work, counted)
+    consolidator = Consolidator(
+        Consolidations(chassis.database), batches, paid, chassis.relay, bus.ask, settings.batch_tokens, counted
+    )
+    distiller = Distiller(models, lanes, batches, chassis.relay, creators, reader, paid, consolidator)
     workers = LaneWorkers(settings, lanes, distiller, counted)
     runner = Runner(settings, runs, pipelines, workers, unit_of_work, creators, bus.ask)
     restored = Restored(lanes, batches, unit_of_work, chassis.relay, bus.ask)
     sweeper = Sweeper(settings, pipelines, lanes, workers, bus.ask, restored, counted)
+    replays = Replays(chassis.database)
+    replayer = Replayer(settings.replay_actors, replays, pipelines, workers, unit_of_work, creators, bus.ask)
     unanswered = Unanswered(batches, unit_of_work, counted, settings.unanswered_after_s)
     handlers = Handlers(
-        Marker(lanes, workers), pipelines, lanes, batches, workers, chassis.parked, unit_of_work, counted
+        Marker(lanes, workers), pipelines, lanes, batches, replays, workers, chassis.parked, unit_of_work, counted
     )
 
     bus.consume(events.ItemsAppended, handlers.on_items_appended)
@@ -62,6 +80,7 @@ def build(
     chassis.close_with(models.close)
     chassis.run(workers.run)
     chassis.every("runs", RUN_STEP_S, runner.step, runner.wake)
+    chassis.every("replays", RUN_STEP_S, replayer.step, replayer.wake)
     chassis.every("schedule", SCHEDULE_STEP_S, runner.schedule)
     chassis.every("models", MODELS_STEP_S, models.read_again)
     chassis.every("sweep", min(settings.sweep_interval_s, 5.0), sweeper.sweep, sweeper.wake)
@@ -73,10 +92,13 @@ def build(
     access = PipelineAccess(pipelines, authorization)
     limits = settings.limits
     apis = (
-        PipelineApi(limits, models, pipelines, lanes, runner, sweeper, workers, unit_of_work, authorization, access),
+        PipelineApi(
+            limits, models, pipelines, lanes, replays, runner, sweeper, workers, unit_of_work, authorization, access
+        ),
         RunApi(runs, runner, unit_of_work, access),
         LaneApi(models, lanes, batches, workers, access),
         ExtractionApi(limits, models, authorization, extractor),
         RepairApi(pipelines, sweeper, restored),
+        ReplayApi(replays, replayer, unit_of_work, authorization, access),
     )
     return chassis.http("Memstream distiller", [api.routes() for api in apis])

@@ -6,26 +6,25 @@ Everything before the last step may be repeated at no harm; the last is one tran
 from uuid import UUID
 
 from libs.chassis.outbox import OutboxRow, Relay
-from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.events import Change, MemoriesDistilled
 from libs.contracts.ids import uuid7
 from services.distiller.access import Access
+from services.distiller.consolidation.answer import Overlaps
+from services.distiller.consolidation.consolidator import Consolidator
 from services.distiller.domain import (
     Fenced,
     LaneFailure,
     Lease,
-    OverBudget,
     Pipeline,
-    ProviderFailure,
     Question,
     changes_of,
     known_entries,
 )
-from services.distiller.llm import Failed, Model, Models, Reply, parse
-from services.distiller.metrics import Metrics
+from services.distiller.llm import Model, Models, Reply, parse
+from services.distiller.paid import PaidAnswers
 from services.distiller.reading import Reader
 from services.distiller.store import Batches, Lanes
-from services.distiller.store.batches import Spent
+from services.distiller.store.batches import Kept
 
 SESSIONS_PER_BATCH = 20
 
@@ -36,23 +35,23 @@ class Distiller:
         models: Models,
         lanes: Lanes,
         batches: Batches,
-        unit_of_work: UnitOfWork,
         relay: Relay,
         access: Access,
         reader: Reader,
-        metrics: Metrics,
+        paid: PaidAnswers,
+        consolidator: Consolidator,
     ) -> None:
         self._models = models
         self._lanes = lanes
         self._batches = batches
-        self._unit_of_work = unit_of_work
         self._relay = relay
         self._access = access
         self._reader = reader
-        self._metrics = metrics
+        self._paid = paid
+        self._consolidator = consolidator
 
     async def distil(self, lease: Lease) -> bool:
-        """Distils a portion of the lane; False when there was nothing to do.
+        """Distils a portion of the lane, or else puts its memory in order; False when there was nothing to do.
 
         Raises `LaneFailure`, `ProviderFailure` or `Retry` by owner, and `Fenced` when the lease was lost.
         """
@@ -60,15 +59,16 @@ class Distiller:
         model = self._models.get(pipeline.model)
         if model is None:
             raise LaneFailure(f"unknown model '{pipeline.model}'; known are {', '.join(self._models.names)}")
-        await self._access.check(pipeline)
+        if pipeline.parent_uid is None:  # else the replay asks
+            await self._access.check(pipeline)
         kept = await self._batches.kept_answer(lease) if model.paid else None
-        if kept is not None:
-            kept.question.complete = False  # more may have come since it was asked: look again
-            await self._finish(lease, pipeline, kept.batch_id, kept.question, kept.answer)
+        if kept is not None and await self._resumed(lease, pipeline, kept):
             return True
         behind = await self._lanes.behind(lease, SESSIONS_PER_BATCH + 1)
         if not behind:
-            return False
+            # What a replay gathers is put in order where it is swapped to.
+            is_wanted = lease.consolidate and pipeline.parent_uid is None
+            return is_wanted and await self._consolidator.step(lease, model)
         question = await self._reader.question(
             pipeline.session_store_uid,
             pipeline.memory_store_uid,
@@ -80,19 +80,28 @@ class Distiller:
         await self._ask(lease, pipeline, model, question)
         return True
 
+    async def _resumed(self, lease: Lease, pipeline: Pipeline, kept: Kept) -> bool:
+        """Whether what a killed worker had paid for is handed over."""
+        if isinstance(kept.question, Overlaps):
+            return await self._consolidator.resumed(lease, kept.batch_id, kept.question, kept.answer)
+        kept.question.complete = False  # more may have come since it was asked: look again
+        await self._finish(lease, pipeline, kept.batch_id, kept.question, kept.answer)
+        return True
+
     async def _ask(self, lease: Lease, pipeline: Pipeline, model: Model, question: Question) -> None:
         """A paid answer is committed before it is looked at, so that nobody pays for it again."""
-        batch_id = uuid7()
+
+        async def ask() -> Reply:
+            return await model.ask(question.asked, known_entries(question.related), pipeline.instructions)
+
         if not question.has_evidence:
-            await self._emit(lease, pipeline, batch_id, question, [])
+            await self._emit(lease, pipeline, uuid7(), question, [])
         elif not model.paid:
-            reply = await self._reply(model, pipeline, question)
-            await self._emit(lease, pipeline, batch_id, question, _checked(reply.text, question))
+            reply = await ask()
+            await self._emit(lease, pipeline, uuid7(), question, _checked(reply.text, question))
         else:
-            await self._check_budget(pipeline)
-            await self._batches.asked(lease, pipeline, batch_id, question)
-            reply = await self._paid_reply(model, pipeline, batch_id, question)
-            await self._finish(lease, pipeline, batch_id, question, reply.text)
+            batch_id, text = await self._paid.ask(lease, model, question, ask)
+            await self._finish(lease, pipeline, batch_id, question, text)
 
     async def _finish(self, lease: Lease, pipeline: Pipeline, batch_id: UUID, question: Question, answer: str) -> None:
         try:
@@ -101,48 +110,6 @@ class Distiller:
             await self._batches.drop(batch_id)
             raise
         await self._emit(lease, pipeline, batch_id, question, changes)
-
-    async def _check_budget(self, pipeline: Pipeline) -> None:
-        budget = pipeline.daily_token_budget
-        if budget is not None and await self._batches.tokens_today(pipeline.pipeline_uid) >= budget:
-            raise OverBudget(f"the daily_token_budget of {budget} is spent")
-
-    async def _paid_reply(self, model: Model, pipeline: Pipeline, batch_id: UUID, question: Question) -> Reply:
-        try:
-            reply = await self._reply(model, pipeline, question)
-        except ProviderFailure:
-            await self._batches.drop(batch_id)
-            raise
-        except Failed as failed:
-            if isinstance(failed.cause, ProviderFailure):
-                self._metrics.breaker_open.labels(model.name).set(1)
-            self._count(failed.spent)
-            async with self._unit_of_work.begin() as tx:
-                await self._batches.spend(tx, pipeline, failed.spent)
-            await self._batches.drop(batch_id)
-            if failed.recovered:
-                await self._recovered(model)
-            raise failed.cause from None
-        async with self._unit_of_work.begin() as tx:
-            await self._batches.answered(tx, batch_id, reply.text, reply.spent)
-            await self._batches.spend(tx, pipeline, reply.spent)
-        self._count(reply.spent)
-        if reply.recovered:
-            await self._recovered(model)
-        return reply
-
-    async def _recovered(self, model: Model) -> None:
-        """The endpoint answers again: every lane that waits for it goes on."""
-        self._metrics.breaker_open.labels(model.name).set(0)
-        await self._lanes.wake_provider(model.provider)
-
-    async def _reply(self, model: Model, pipeline: Pipeline, question: Question) -> Reply:
-        return await model.ask(question.asked, known_entries(question.related), pipeline.instructions)
-
-    def _count(self, spent: Spent) -> None:
-        self._metrics.model_calls.labels(spent.model, spent.outcome).inc()
-        self._metrics.model_tokens.labels(spent.model, "prompt").inc(spent.prompt_tokens)
-        self._metrics.model_tokens.labels(spent.model, "completion").inc(spent.completion_tokens)
 
     async def _emit(
         self,

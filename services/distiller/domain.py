@@ -31,6 +31,8 @@ MARKED = re.compile(r"<memory>.*?(?:</memory>|$)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
+    """`parent_uid`: of a replay's own pipeline, which nobody sees; it feeds a shadow store, and its parent pays."""
+
     pipeline_uid: UUID
     workspace_id: int
     display_name: str | None
@@ -49,15 +51,23 @@ class Pipeline:
     creator: str
     create_time: datetime
     update_time: datetime
+    parent_uid: UUID | None
 
     @property
     def name(self) -> str:
         return f"memory-pipelines/{self.pipeline_uid}"
 
+    @property
+    def payer_uid(self) -> UUID:
+        return self.parent_uid or self.pipeline_uid
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to distil a lane until it expires; `token` fences what is committed, `marks` what came meanwhile."""
+    """The right to distil a lane until it expires; `token` fences what is committed, `marks` what came meanwhile.
+
+    `consolidate`: when nothing is left to distil, the actor's memory is to be put in order.
+    """
 
     pipeline: Pipeline
     actor_id: str
@@ -66,6 +76,7 @@ class Lease:
     attempts: int
     max_lines: int | None
     run_id: int | None  # the run that is active meanwhile
+    consolidate: bool
 
     @property
     def pipeline_uid(self) -> UUID:

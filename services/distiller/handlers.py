@@ -24,7 +24,7 @@ from libs.contracts.requests import HastenLane, LaneHastened
 from services.distiller.domain import AGAIN_LIMIT
 from services.distiller.lanes import LaneWorkers
 from services.distiller.metrics import Metrics
-from services.distiller.store import Batches, Lanes, Mark, Pipelines
+from services.distiller.store import Batches, Lanes, Mark, Pipelines, Replays
 from services.distiller.store.batches import Emitted
 
 MARKS_AT_ONCE = 200
@@ -88,6 +88,7 @@ class Handlers:
         pipelines: Pipelines,
         lanes: Lanes,
         batches: Batches,
+        replays: Replays,
         workers: LaneWorkers,
         parked: ParkedMessages,
         unit_of_work: UnitOfWork,
@@ -97,6 +98,7 @@ class Handlers:
         self._pipelines = pipelines
         self._lanes = lanes
         self._batches = batches
+        self._replays = replays
         self._workers = workers
         self._parked = parked
         self._unit_of_work = unit_of_work
@@ -117,18 +119,22 @@ class Handlers:
     async def on_batches_applied(self, event: BatchesApplied) -> None:
         """Memory has the batch: its lane goes on. A repeated answer finds the batch settled and changes nothing."""
         outcomes = event.model_dump_json(include={"outcomes"})
+        changed = sum(applied.outcome == "applied" for applied in event.outcomes)
         if any(applied.outcome in ("conflict", "refused") for applied in event.outcomes):
-            await self._settle_with_leftovers(event, outcomes)
+            await self._settle_with_leftovers(event, outcomes, changed)
             self._workers.due_in(0)
-        elif await self._batches.settle(event.batch_id, outcomes):
+        elif await self._batches.settle(event.batch_id, outcomes, changed):
             self._workers.due_in(0)
         for applied in event.outcomes:
             self._metrics.outcomes.labels(applied.outcome).inc()
 
-    async def _settle_with_leftovers(self, event: BatchesApplied, outcomes: str) -> None:
-        """Conflicting changes are asked again, a few times; what is refused is parked with the reason."""
+    async def _settle_with_leftovers(self, event: BatchesApplied, outcomes: str, changed: int) -> None:
+        """Conflicting changes are asked again, a few times; what is refused is parked with the reason.
+
+        A rewrite that comes too late has lost nothing: the entries are as they were.
+        """
         async with self._unit_of_work.begin() as tx:
-            batch = await self._batches.settle_in(tx, event.batch_id, outcomes)
+            batch = await self._batches.settle_in(tx, event.batch_id, outcomes, changed)
             if batch is None:
                 return
             distilled = MemoriesDistilled.model_validate_json(batch.event)
@@ -169,6 +175,7 @@ class Handlers:
         async with self._unit_of_work.begin() as tx:
             removed = 0
             if await self._lanes.begin_erasure(tx, event.store_uid, event.actor_id, event.epoch):
+                await self._replays.forget_actor(tx, event.store_uid, event.actor_id)
                 removed = await self._lanes.forget_actor(tx, event.store_uid, event.actor_id)
                 removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)
             tx.emit(_confirmation(event, removed))
@@ -180,6 +187,7 @@ class Handlers:
         async with self._unit_of_work.begin() as tx:
             removed = 0
             if await self._lanes.begin_erasure(tx, event.store_uid, event.actor_id, event.epoch):
+                await self._replays.forget_actor(tx, event.store_uid, event.actor_id)
                 removed = await self._batches.forget_actor(tx, event.store_uid, event.actor_id)
                 removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)
             tx.emit(_confirmation(event, removed))

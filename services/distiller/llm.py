@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import openai
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from libs.chassis.logs import logger
 from libs.chassis.models import NamedModel, WrongModels, read_models
@@ -29,6 +29,7 @@ BUILTIN = "builtin.extractive"
 PROBE_INTERVAL_S = 30.0
 MAX_TOKENS = 10**9
 FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.DOTALL)
+ShapeT = TypeVar("ShapeT", bound=BaseModel)
 
 log = logger(__name__)
 
@@ -65,13 +66,18 @@ class Model(Protocol):
 
 
 def parse(text: str) -> Answer:
-    """The answer in a reply; fenced JSON is JSON too. Raises `LaneFailure`."""
+    """The answer in a reply. Raises `LaneFailure`."""
+    answer = shaped(text, Answer)
+    if not all(is_storable(f"{each.path}{each.statement}{each.description}") for each in answer.changes):
+        raise LaneFailure("wrong shape: NUL or half of a surrogate pair")
+    return answer
+
+
+def shaped(text: str, shape: type[ShapeT]) -> ShapeT:
+    """A reply in the shape that was asked for; fenced JSON is JSON too. Raises `LaneFailure`."""
     fenced = FENCE.match(text)
     try:
-        answer = Answer.model_validate_json(fenced.group(1) if fenced else text)
-        if not all(is_storable(f"{each.path}{each.statement}{each.description}") for each in answer.changes):
-            raise LaneFailure("wrong shape: NUL or half of a surrogate pair")
-        return answer
+        return shape.model_validate_json(fenced.group(1) if fenced else text)
     except ValidationError as error:
         kind = "not JSON" if error.errors()[0]["type"] == "json_invalid" else "wrong shape"
         raise LaneFailure(f"{kind}: {error.error_count()} errors") from None
@@ -144,16 +150,20 @@ class ChatCompletions:
         self.breaker = Breaker(self.provider)
 
     async def ask(self, lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructions: str | None) -> Reply:
+        fresh = sum(not line.context for line in lines)
+        return await self.complete(prompts.messages(lines, known, instructions), Answer, fresh)
+
+    async def complete(self, messages: list[dict[str, str]], shape: type[BaseModel], parts: int) -> Reply:
+        """The answer to a question of so many parts; `Truncated` names them, since fewer would fit."""
         self.breaker.check()
-        messages: Any = prompts.messages(lines, known, instructions)
         try:
             async with asyncio.timeout(self._timeout_s):
                 try:
-                    completion = await self._complete(messages, plain=self._schema_refused)
+                    completion = await self._complete(messages, shape, plain=self._schema_refused)
                 except openai.BadRequestError:
                     if self._schema_refused:
                         raise
-                    completion = await self._complete(messages, plain=True)
+                    completion = await self._complete(messages, shape, plain=True)
                     self._schema_refused = True  # learned only when the plain form was taken
         except TimeoutError:
             raise self._failed(LaneFailure("deadline"), "deadline") from None
@@ -173,8 +183,7 @@ class ChatCompletions:
         if read.is_refused:
             raise self._failed(LaneFailure("refused"), "refused", read.tokens)
         if read.is_cut:
-            fresh = sum(not line.context for line in lines)
-            raise self._failed(Truncated("truncated", fresh), "truncated", read.tokens)
+            raise self._failed(Truncated("truncated", parts), "truncated", read.tokens)
         if not is_storable(read.content):
             raise self._failed(LaneFailure("not JSON: NUL or half of a surrogate pair"), "not_json", read.tokens)
         return Reply(read.content, Spent(self.name, "answered", *read.tokens), self.breaker.passed())
@@ -182,13 +191,13 @@ class ChatCompletions:
     async def close(self) -> None:
         await self._client.close()
 
-    async def _complete(self, messages: Any, *, plain: bool) -> Any:
-        shape = Answer.model_json_schema()
+    async def _complete(self, messages: Any, shape: type[BaseModel], *, plain: bool) -> Any:
+        schema = shape.model_json_schema()
         if plain:
             response_format: Any = {"type": "json_object"}
-            messages = [{"role": "system", "content": prompts.in_words(shape)}, *messages]
+            messages = [{"role": "system", "content": prompts.in_words(schema)}, *messages]
         else:
-            response_format = {"type": "json_schema", "json_schema": {"name": "changes", "schema": shape}}
+            response_format = {"type": "json_schema", "json_schema": {"name": "changes", "schema": schema}}
         return await self._client.chat.completions.create(
             model=self._model,
             messages=messages,

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Self
 
-from pydantic import SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from libs.chassis.settings import ServiceSettings
 
@@ -26,11 +26,13 @@ class DistillerSettings(ServiceSettings):
     batch_lines: int = 40
     batch_tokens: int = 6000
     context_lines: int = 5
+    consolidate_after: int = Field(default=50, ge=1)  # changes of an actor's memory
 
     lanes_per_process: int = 16
     lanes_per_workspace: int = 4
     lanes_per_turn: int = 2
     lease_s: float = 15.0
+    replay_actors: int = Field(default=2, ge=1)  # at once in a replay, so that what is said meanwhile finds room
     poll_interval_s: float = 1.0
 
     sweep_interval_s: float = 60.0

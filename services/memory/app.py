@@ -9,19 +9,35 @@ from libs.chassis.app import Chassis
 from libs.chassis.housekeeping import expiring, run_pass
 from libs.chassis.permissions import permission_routes
 from libs.chassis.stores import Stores
-from libs.contracts.events import BatchesApplied, DistillerActorErased, MemoriesDistilled, SessionActorErased
-from libs.contracts.requests import ApplyBatch, AuthorizeMemoryStore, FindLacking, RelatedEntries
+from libs.contracts.events import (
+    BatchesApplied,
+    DistillerActorErased,
+    MemoriesDistilled,
+    ReplayEnded,
+    SessionActorErased,
+)
+from libs.contracts.requests import (
+    ApplyBatch,
+    AuthorizeMemoryStore,
+    FindLacking,
+    ReadEntries,
+    RelatedEntries,
+    ShadowStore,
+    SwapMemories,
+)
 from services.memory.api.entries import entry_routes
 from services.memory.api.erasures import erasure_routes
 from services.memory.api.stores import store_routes
 from services.memory.api.versions import version_routes
 from services.memory.api.watch import watch_routes
+from services.memory.consolidation import EntryReader
 from services.memory.evidence import Evidence
 from services.memory.feed import Feed
 from services.memory.freshness import Freshness, Wakers
 from services.memory.handlers import Handlers
 from services.memory.indexing import Indexing
 from services.memory.metrics import Metrics
+from services.memory.replays import Replays
 from services.memory.search import Search
 from services.memory.settings import MemorySettings
 from services.memory.store import retention
@@ -34,6 +50,7 @@ from services.memory.store.postings import reanalysis
 from services.memory.store.progress import Progress
 from services.memory.store.purge import PURGE
 from services.memory.store.related import Distilling
+from services.memory.store.rewriting import Rewritable
 from services.memory.store.versions import Versions
 from services.memory.stores import MEMORY_STORE
 from services.memory.turns import Turns
@@ -67,7 +84,12 @@ def build(settings: MemorySettings, metrics: chassis_metrics.Metrics | None = No
     chassis.bus.listen(BatchesApplied, freshness.on_batches_applied)
     chassis.bus.answer(ApplyBatch, handlers.apply_batch)
     chassis.bus.answer(FindLacking, handlers.find_lacking)
+    replays = Replays(chassis.unit_of_work, indexing, wakers.wake)
+    chassis.bus.consume(ReplayEnded, replays.on_replay_ended)
+    chassis.bus.answer(ShadowStore, replays.shadow)
+    chassis.bus.answer(SwapMemories, replays.swap)
     chassis.bus.answer(RelatedEntries, handlers.related_entries)
+    chassis.bus.answer(ReadEntries, EntryReader(Rewritable(chassis.database)).read)
     chassis.bus.answer(AuthorizeMemoryStore, handlers.authorize_store)
     chassis.every(
         "announce_erasures", settings.erasure_repeat_s, lambda: erasures.announce_again(settings.erasure_repeat_s)

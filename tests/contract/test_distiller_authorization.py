@@ -45,6 +45,9 @@ ROUTES = {
     f"POST {PIPELINE}/run": Route(MANAGED),
     f"GET {PIPELINE}/runs": Route(SEEN),
     f"GET {PIPELINE}/runs/{{run_id}}": Route(SEEN),
+    f"POST {PIPELINE}:replay": Route(MANAGED, {}),
+    f"GET {PIPELINE}/replays/{{replay_id}}": Route(MANAGED),
+    f"DELETE {PIPELINE}/replays/{{replay_id}}": Route(MANAGED),
     f"GET {PIPELINE}/lanes": Route(MANAGED),
     f"POST {PIPELINE}/lanes:redrive": Route(MANAGED, {}),
     f"GET {PIPELINE}/usage": Route(MANAGED),
@@ -115,12 +118,15 @@ async def test_each_caller_gets_what_the_table_says(memstream: System, route: st
         body = {"session_store": "chats", "memory_store": "facts"}
         made = (await memstream.client.post(PIPELINES, json=body, headers=creator)).json()["name"]
         run = (await memstream.client.post(f"{BASE}/{made}/run", headers=creator)).json()["name"]
-        if path.endswith("/run"):  # while one is active nobody starts another: a fresh pipeline without one
+        replay = (await memstream.client.post(f"{BASE}/{made}:replay", json={}, headers=creator)).json()["name"]
+        # While one is active nobody starts another: a fresh pipeline without one.
+        if path.endswith(("/run", ":replay")):
             await delete(memstream, made)
             made = (await memstream.client.post(PIPELINES, json=body, headers=creator)).json()["name"]
         ids = {
             "pipeline_id": made.rpartition("/")[2],
             "run_id": run.rpartition("/")[2],
+            "replay_id": replay.rpartition("/")[2],
             "store_id": "chats",
             "session_id": "s1",
             "parked_id": str(uuid4()),

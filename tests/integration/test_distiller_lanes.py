@@ -54,7 +54,7 @@ async def hand_over(store: DistillerStore, of: Pipeline, lease: Lease, through: 
 
 
 async def settle(store: DistillerStore, of: Pipeline, actor: str) -> None:
-    await store.batches.settle(await pending(store, of, actor), "[]")
+    await store.batches.settle(await pending(store, of, actor), "[]", changed=1)
 
 
 async def pending(store: DistillerStore, of: Pipeline, actor: str) -> UUID:
@@ -242,7 +242,7 @@ async def test_lines_in_conflict_are_asked_again_three_times_and_no_more(store: 
         await hand_over(store, pipeline, await leased(store), 3)
         batch = await pending(store, pipeline, "ana")
         async with store.unit_of_work.begin() as tx:
-            assert await store.batches.settle_in(tx, batch, "[]")
+            assert await store.batches.settle_in(tx, batch, "[]", changed=1)
             asked.append(await store.lanes.ask_again(tx, pipeline.pipeline_uid, "ana", session, [2], 3))
 
     assert asked == [True, True, True, False]

@@ -50,6 +50,7 @@ def pipeline(**fields: Any) -> Pipeline:
         "creator": "ana@example.com",
         "create_time": now,
         "update_time": now,
+        "parent_uid": None,
     }
     return Pipeline(**values | fields)
 
@@ -81,6 +82,8 @@ async def distiller_store(postgres: PostgresServer) -> AsyncIterator[DistillerSt
         opened = Database(dsn, pool_size=8)
         unit_of_work = UnitOfWork(opened, Relay("distiller", opened, NoBroker(), Metrics()))
         try:
-            yield DistillerStore(opened, unit_of_work, Pipelines(opened), Lanes(opened), Batches(opened), Runs(opened))
+            yield DistillerStore(
+                opened, unit_of_work, Pipelines(opened), Lanes(opened), Batches(opened, 50), Runs(opened)
+            )
         finally:
             await opened.close()

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from textwrap import dedent
 from typing import Any
 
 import uvicorn
@@ -24,6 +25,7 @@ from tests.support.servers import free_port
 from tests.support.service import until
 
 LINE = re.compile(r"^\[(\d+)\] \S+ user: (.*)$", re.MULTILINE)
+ENTRY = re.compile(r"^\[(\d+)\] (\S+) \((\w+)\): (.*(?:\n    .*)*)$", re.MULTILINE)
 Behaviour = Callable[[dict[str, Any]], Awaitable[Response]]
 
 
@@ -64,6 +66,54 @@ def note(number: int, text: str) -> dict[str, Any]:
 def asked_lines(body: dict[str, Any]) -> list[tuple[int, str]]:
     """The user's fresh lines of a request, by number."""
     return [(int(number), text) for number, text in LINE.findall(body["messages"][-1]["content"])]
+
+
+@dataclass(frozen=True)
+class AskedEntry:
+    number: int
+    path: str
+    kind: str
+    statement: str
+
+
+def asked_groups(body: dict[str, Any]) -> list[list[AskedEntry]]:
+    """The groups of entries of a consolidation's request; one that is too long is alone. None of a distillation's."""
+    content = body["messages"][-1]["content"]
+    return [
+        [AskedEntry(int(number), path, kind, dedent(f"    {text}")) for number, path, kind, text in ENTRY.findall(part)]
+        for part in re.split(r"^(?:Group|Too long):$", content, flags=re.MULTILINE)[1:]
+    ]
+
+
+def into(path: str, statement: str, kind: str = "item") -> dict[str, Any]:
+    return {"path": path, "kind": kind, "statement": statement, "description": statement, "event_date": None}
+
+
+def consolidating(same: Callable[[str], str], parts: Callable[[str], list[str]] = str.splitlines) -> Behaviour:
+    """Merges the entries of a group that `same` maps to one thing, the longest statement stays; splits the long ones.
+
+    Lines are kept as by `valid`.
+    """
+
+    async def behave(body: dict[str, Any]) -> Response:
+        rewrites = []
+        for group in asked_groups(body):
+            if len(group) == 1:
+                slots = [note(0, part) for part in parts(group[0].statement)]
+                split = [into(slot["path"], slot["statement"]) for slot in slots]
+                rewrites.append({"replaces": [group[0].number], "into": split})
+                continue
+            things: dict[str, list[AskedEntry]] = {}
+            for entry in group:
+                things.setdefault(same(entry.statement), []).append(entry)
+            for entries in things.values():
+                if len(entries) > 1:
+                    longest = max(entries, key=lambda entry: len(entry.statement))
+                    numbers = [entry.number for entry in entries]
+                    rewrites.append({"replaces": numbers, "into": [into(entries[0].path, longest.statement)]})
+        return completion(json.dumps({"rewrites": rewrites})) if asked_groups(body) else await valid(body)
+
+    return behave
 
 
 async def valid(body: dict[str, Any]) -> Response:

@@ -18,6 +18,7 @@ from libs.chassis.paging import decode_token, encode_token, page_size
 from libs.chassis.permissions import bare_name
 from libs.chassis.texts import check_bytes
 from libs.chassis.unit_of_work import UnitOfWork
+from libs.contracts.events import ReplayEnded
 from libs.contracts.ids import uuid7
 from libs.contracts.limits import Limits
 from libs.contracts.routes import BASE, MEMORY_STORES, PIPELINES, SESSION_STORES
@@ -28,7 +29,7 @@ from services.distiller.domain import TRIGGERS, Pipeline, Trigger
 from services.distiller.lanes import LaneWorkers
 from services.distiller.llm import Models
 from services.distiller.runs import Runner
-from services.distiller.store import Lanes, Pipelines
+from services.distiller.store import Lanes, Pipelines, Replays
 from services.distiller.sweep import Sweeper
 
 QUIET_PERIOD_S = 2.0
@@ -51,6 +52,7 @@ class PipelineApi:
         models: Models,
         pipelines: Pipelines,
         lanes: Lanes,
+        replays: Replays,
         runner: Runner,
         sweeper: Sweeper,
         workers: LaneWorkers,
@@ -62,6 +64,7 @@ class PipelineApi:
         self._models = models
         self._pipelines = pipelines
         self._lanes = lanes
+        self._replays = replays
         self._runner = runner
         self._sweeper = sweeper
         self._workers = workers
@@ -178,9 +181,11 @@ class PipelineApi:
         return PipelineShape.of(updated)
 
     async def delete(self, pipeline_id: str, caller: Authenticated) -> Empty:
-        """The pipeline with its runs and lanes; memories stay, and a batch already on its way is applied."""
+        """The pipeline with its runs, replays and lanes; memories stay, and a batch already on its way is applied."""
         pipeline = await self._access.managed(pipeline_id, caller)
         async with self._unit_of_work.begin() as tx:
+            for shadow_uid in await self._replays.shadows_of(tx, pipeline.pipeline_uid):
+                tx.emit(ReplayEnded(workspace_id=pipeline.workspace_id, store_uid=shadow_uid))
             if not await self._pipelines.delete(tx, pipeline.pipeline_uid):
                 raise missing(pipeline_id)
         return Empty()
@@ -214,6 +219,7 @@ class PipelineApi:
             creator=caller.principal,
             create_time=now,
             update_time=now,
+            parent_uid=None,
         )
 
     def _check_model(self, name: str | None, creator: str) -> None:

@@ -13,9 +13,10 @@ from libs.chassis.times import optional_rfc3339, rfc3339
 from libs.contracts.routes import MEMORY_STORES, SESSION_STORES
 from services.distiller.domain import Pipeline, Trigger
 from services.distiller.llm import Models
-from services.distiller.store import LaneView, Run
+from services.distiller.store import LaneView, Replay, Run
 from services.distiller.store.batches import UsageRow
 from services.distiller.store.lanes import LaneState
+from services.distiller.store.replays import Counts, ReplayState
 from services.distiller.store.runs import RunState
 
 Size = Annotated[str | None, Query(alias="page_size")]
@@ -45,6 +46,13 @@ class PipelineBody(BaseModel):
 
 class RedriveBody(BaseModel):
     actor_id: Text | None = None
+
+
+class ReplayBody(BaseModel):
+    """Everybody, into the pipeline's own memory store, unless it says otherwise."""
+
+    actor_id: Text | None = None
+    memory_store: Text | None = None
 
 
 class PolicyShape(BaseModel):
@@ -117,6 +125,38 @@ class RunShape(BaseModel):
 class RunPage(BaseModel):
     pipeline_runs: list[RunShape]
     next_page_token: str | None = None
+
+
+class ReplayedActors(BaseModel):
+    """Of `total`: how many are swapped, and how many could not be; who is erased meanwhile is neither."""
+
+    total: int
+    swapped: int
+    failed: int
+
+
+class ReplayShape(BaseModel):
+    name: str
+    state: ReplayState
+    error: str | None
+    actor_id: str | None
+    memory_store: str
+    actors: ReplayedActors
+    create_time: str
+    end_time: str | None
+
+    @classmethod
+    def of(cls, replay: Replay, counts: Counts) -> "ReplayShape":
+        return cls(
+            name=replay.name,
+            state=replay.state,
+            error=replay.error,
+            actor_id=replay.actor_id,
+            memory_store=f"{MEMORY_STORES}/{replay.into_store_id}",
+            actors=ReplayedActors(total=counts.total, swapped=counts.swapped, failed=counts.failed),
+            create_time=rfc3339(replay.create_time),
+            end_time=optional_rfc3339(replay.end_time),
+        )
 
 
 class LaneShape(BaseModel):

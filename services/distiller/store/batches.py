@@ -9,18 +9,23 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from uuid import UUID
 
+from pydantic import BaseModel, TypeAdapter
+
 from libs.chassis.database import Database
 from libs.chassis.housekeeping import BATCH
 from libs.chassis.outbox import OutboxRow
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import MemoriesDistilled, Range
+from services.distiller.consolidation.answer import Overlaps
 from services.distiller.domain import Fenced, Lease, Pipeline, Question
+
+QUESTION: TypeAdapter[Question | Overlaps] = TypeAdapter(Question | Overlaps)
 
 EMIT = """
 with lane as (
     update lanes set lease_until = null, pending_batch = $4, attempts = 0, reason = null, parked_at = null,
         provider = null, provider_since = null, max_lines = null,
-        due_at = case when $5 then now() when marks = $6 then null else due_at end,
+        due_at = case when $5 or consolidate then now() when marks = $6 then null else due_at end,
         first_due_at = case when $5 or marks = $6 then null else first_due_at end
     where pipeline_uid = $1 and actor_id = $2 and lease_token = $3 and lease_until is not null returning 1),
 watermarks as (
@@ -40,13 +45,18 @@ told as (insert into outbox (message_id, subject, payload) select $13, $14, $11 
 select 1 from lane
 """
 
-# The lane before its sessions, as everywhere: `applied` reads `lane` so that it comes after it.
+# The lane before its sessions, as everywhere: `applied` reads `lane` so that it comes after it. A batch without ranges
+# is a consolidation, which is no reason for another one.
 SETTLE = """
 with batch as (
     update batches set state = 'settled', settled_at = now(), outcomes = $2
     where batch_id = $1 and state = 'emitted' returning batch_id, pipeline_uid, actor_id, ranges),
+change as (select case when b.ranges = '[]' then 0 else $4::int end as count from batch b),
 lane as (
-    update lanes l set pending_batch = null from batch b
+    update lanes l set pending_batch = null, changed = l.changed + c.count,
+        consolidate = l.consolidate or l.changed + c.count >= $5,
+        due_at = case when l.changed + c.count >= $5 then coalesce(l.due_at, now()) else l.due_at end
+    from batch b, change c
     where l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id and l.pending_batch = b.batch_id
     returning l.due_at),
 applied as (
@@ -109,7 +119,7 @@ class Kept:
     """A paid answer, and what was asked."""
 
     batch_id: UUID
-    question: Question
+    question: Question | Overlaps
     answer: str
 
 
@@ -142,8 +152,10 @@ async def expired(tx: Tx) -> int:
 
 
 class Batches:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, consolidate_after: int) -> None:
+        """`consolidate_after` changes, an actor's memory is put in order."""
         self._database = database
+        self._consolidate_after = consolidate_after
 
     async def kept_answer(self, lease: Lease) -> Kept | None:
         """The answer that a killed worker had paid for, unless another one has moved a watermark of its since."""
@@ -157,11 +169,9 @@ class Batches:
             lease.pipeline_uid,
             lease.actor_id,
         )
-        return (
-            None if row is None else Kept(row["batch_id"], Question.model_validate_json(row["question"]), row["answer"])
-        )
+        return None if row is None else Kept(row["batch_id"], QUESTION.validate_json(row["question"]), row["answer"])
 
-    async def asked(self, lease: Lease, pipeline: Pipeline, batch_id: UUID, question: Question) -> None:
+    async def asked(self, lease: Lease, pipeline: Pipeline, batch_id: UUID, question: BaseModel) -> None:
         """Notes a question before it is paid for; what the lane had asked without an answer is forgotten.
 
         Raises `Fenced` without the lease: an erasure takes the lane away, and its lines must not come back here.
@@ -260,15 +270,15 @@ class Batches:
         )
         return [Settled(**row) for row in rows]
 
-    async def settle(self, batch_id: UUID, outcomes: str) -> bool:
+    async def settle(self, batch_id: UUID, outcomes: str, changed: int) -> bool:
         """Memory has answered: what the batch covered is applied. True when its lane has more to do."""
-        rows = await self._database.write(SETTLE, batch_id, outcomes, True)
+        rows = await self._database.write(SETTLE, batch_id, outcomes, True, changed, self._consolidate_after)
         return bool(rows) and rows[0]["is_due"]
 
-    async def settle_in(self, tx: Tx, batch_id: UUID, outcomes: str) -> Emitted | None:
+    async def settle_in(self, tx: Tx, batch_id: UUID, outcomes: str, changed: int) -> Emitted | None:
         """As `settle`, with the batch as it was sent, for what is still to be done: conflicts go on being counted."""
         event = await tx.fetchval("select event from batches where batch_id = $1 and state = 'emitted'", batch_id)
-        row = await tx.fetchrow(SETTLE, batch_id, outcomes, False)
+        row = await tx.fetchrow(SETTLE, batch_id, outcomes, False, changed, self._consolidate_after)
         if row is None:
             return None
         return Emitted(row["batch_id"], row["pipeline_uid"], row["actor_id"], event)
@@ -324,7 +334,7 @@ class Batches:
 
     async def spend(self, tx: Tx, pipeline: Pipeline, spent: Spent) -> None:
         """Books a call on its pipeline and day (UTC)."""
-        await self.book(tx, pipeline.workspace_id, pipeline.pipeline_uid, spent)
+        await self.book(tx, pipeline.workspace_id, pipeline.payer_uid, spent)
 
     async def book(self, tx: Tx, workspace_id: int, uid: UUID, spent: Spent) -> None:
         """Books a call on a workspace, on whatever `uid` names there, and on the day (UTC)."""

@@ -16,12 +16,12 @@ from libs.chassis.housekeeping import BATCH
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.requests import ChangedSession
 from services.distiller.domain import Behind, Lease, Pipeline
-from services.distiller.store.pipelines import COLUMNS
+from services.distiller.store.pipelines import COLUMNS, SEEN
 
 LaneState = Literal["settled", "waiting", "due", "running", "unanswered", "waiting_provider", "parked"]
 
 PIPELINE_COLUMNS = ", ".join(f"p.{column.strip()}" for column in COLUMNS.split(","))
-READY = "due_at is not null and pending_batch is null"
+READY = "due_at is not null and pending_batch is null and held_by is null"
 FREE = "(lease_until is null or lease_until < now())"
 BEHIND = (
     "(s.again <> '{}' or s.distilled_position < case when p.trigger = 'CONTINUOUS' then s.known_position"
@@ -66,7 +66,8 @@ class Lanes:
             "   min(e.appended_at) as appended_at"
             "  from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bigint[], $6::timestamptz[])"
             "   as e (store_uid, session_uid, session_id, actor_id, last_position, appended_at)"
-            "  join pipelines p on p.session_store_uid = e.store_uid and ($7::uuid is null or p.pipeline_uid = $7)"
+            f"  join pipelines p on p.session_store_uid = e.store_uid and {SEEN}"
+            "   and ($7::uuid is null or p.pipeline_uid = $7)"
             "  group by p.pipeline_uid, e.actor_id, e.session_uid),"
             " news as (select m.* from m left join lane_sessions s on s.pipeline_uid = m.pipeline_uid"
             "   and s.actor_id = m.actor_id and s.session_uid = m.session_uid"
@@ -145,7 +146,8 @@ class Lanes:
             " from pipelines p where p.pipeline_uid = $1"
             f" and l.pipeline_uid = $1 and actor_id = $2 and lease_token = $3 and {READY} and {FREE}"
             " returning l.lease_token, l.marks, l.attempts, l.max_lines, (select run_id from runs"
-            f"  where runs.pipeline_uid = $1 and state in ('PENDING', 'RUNNING')) as run_id, {PIPELINE_COLUMNS}",
+            f"  where runs.pipeline_uid = $1 and state in ('PENDING', 'RUNNING')) as run_id, l.consolidate,"
+            f" {PIPELINE_COLUMNS}",
             pipeline_uid,
             actor_id,
             token,
@@ -153,8 +155,8 @@ class Lanes:
         )
         if not rows:
             return None
-        lease_token, marks, attempts, max_lines, run_id, *pipeline = rows[0].values()
-        return Lease(Pipeline(*pipeline), actor_id, lease_token, marks, attempts, max_lines, run_id)
+        lease_token, marks, attempts, max_lines, run_id, consolidate, *pipeline = rows[0].values()
+        return Lease(Pipeline(*pipeline), actor_id, lease_token, marks, attempts, max_lines, run_id, consolidate)
 
     async def renew(self, lease: Lease, lease_s: float) -> bool:
         """Keeps a lease while its worker lives; False when it was lost."""
@@ -276,11 +278,14 @@ class Lanes:
         return rows[0]["reason"] if rows else None
 
     async def redrive(self, pipeline_uid: UUID, actor_id: str | None = None) -> int:
-        """Lanes that failed or wait, one actor's or all, are due at once with fresh attempts. Returns how many."""
+        """Lanes that failed or wait, one actor's or all, are due at once with fresh attempts. Returns how many.
+
+        Those of the pipeline's replays too.
+        """
         rows = await self._database.write(
             "update lanes set due_at = now(), attempts = 0, parked_at = null, provider = null, marks = marks + 1"
-            " where pipeline_uid = $1 and ($2::text is null or actor_id = $2)"
-            " and reason is not null returning 1",
+            " where (pipeline_uid = $1 or pipeline_uid in (select pipeline_uid from pipelines where parent_uid = $1))"
+            " and ($2::text is null or actor_id = $2) and reason is not null returning 1",
             pipeline_uid,
             actor_id,
         )

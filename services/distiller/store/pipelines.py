@@ -15,8 +15,10 @@ from services.distiller.domain import Pipeline
 COLUMNS = (
     "pipeline_uid, workspace_id, display_name, session_store_uid, session_store_id, memory_store_uid, memory_store_id,"
     " model, instructions, trigger, quiet_period_s, max_wait_s, daily_token_budget, revision, creator_type, creator,"
-    " create_time, update_time"
+    " create_time, update_time, parent_uid"
 )
+# A replay's own pipeline is nobody's to see.
+SEEN = "parent_uid is null"
 CHANGEABLE = ("display_name", "model", "instructions", "trigger", "quiet_period_s", "max_wait_s", "daily_token_budget")
 
 
@@ -73,11 +75,14 @@ class Pipelines:
 
     async def get(self, workspace_id: int, pipeline_uid: UUID, tx: Tx | None = None) -> Pipeline | None:
         row = await (tx or self._database).fetchrow(
-            f"select {COLUMNS} from pipelines where workspace_id = $1 and pipeline_uid = $2", workspace_id, pipeline_uid
+            f"select {COLUMNS} from pipelines where workspace_id = $1 and pipeline_uid = $2 and {SEEN}",
+            workspace_id,
+            pipeline_uid,
         )
         return None if row is None else pipeline_of(row)
 
     async def of_run(self, pipeline_uid: UUID) -> Pipeline | None:
+        """Of a run or a replay, whose own pipeline is found too."""
         row = await self._database.fetchrow(f"select {COLUMNS} from pipelines where pipeline_uid = $1", pipeline_uid)
         return None if row is None else pipeline_of(row)
 
@@ -85,7 +90,7 @@ class Pipelines:
         """Oldest first."""
         rows = await self._database.fetch(
             f"select {COLUMNS} from pipelines where workspace_id = $1 and ($2::uuid is null or pipeline_uid > $2)"
-            " order by pipeline_uid limit $3",
+            f" and {SEEN} order by pipeline_uid limit $3",
             workspace_id,
             after,
             limit,
@@ -139,7 +144,7 @@ class Pipelines:
         """The pipeline that waits longest for its sweep, if any is due; each sweep goes to one replica."""
         row = await self._database.fetchrow(
             "select pipeline_uid, sweep_started_at from pipelines"
-            " where sweep_started_at is null or sweep_started_at < now() - make_interval(secs => $1)"
+            f" where {SEEN} and (sweep_started_at is null or sweep_started_at < now() - make_interval(secs => $1))"
             " order by sweep_started_at nulls first limit 1",
             interval_s,
         )

@@ -87,7 +87,7 @@ class Runs:
     ) -> bool:
         """Takes a page of sessions into the run and makes their lanes due; the last page starts it.
 
-        False when another replica took this page.
+        Each lane puts its actor's memory in order when it has distilled. False when another replica took this page.
         """
         moved = await tx.execute(
             "update runs set cursor = $3, state = case when $3::text is null then 'RUNNING' else state end"
@@ -103,10 +103,10 @@ class Runs:
             "   as e (actor_id, session_uid, session_id, goal) order by 1, 2),"
             " r as (insert into run_lanes (run_id, actor_id, session_uid, goal_position)"
             "  select $7, actor_id, session_uid, goal from e on conflict do nothing),"
-            " l as (insert into lanes as lane (pipeline_uid, actor_id, workspace_id, due_at, marks)"
-            "  select distinct on (actor_id) $1, actor_id, $2, now(), 1 from e order by actor_id"
+            " l as (insert into lanes as lane (pipeline_uid, actor_id, workspace_id, due_at, marks, consolidate)"
+            "  select distinct on (actor_id) $1, actor_id, $2, now(), 1, true from e order by actor_id"
             "  on conflict (pipeline_uid, actor_id) do update set due_at = now(), marks = lane.marks + 1,"
-            "   attempts = 0, parked_at = null returning actor_id)"
+            "   attempts = 0, parked_at = null, consolidate = true returning actor_id)"
             " insert into lane_sessions as s"
             "  (pipeline_uid, actor_id, session_uid, session_id, known_position, goal_position)"
             "  select $1, e.actor_id, e.session_uid, e.session_id, e.goal, e.goal from e join l using (actor_id)"

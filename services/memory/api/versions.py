@@ -50,7 +50,7 @@ def version_routes(stores: Stores, entries: Entries, versions: Versions, limits:
         told = await in_store(
             stores, caller, store_id, lambda uid: versions.page(caller, uid, sent(entry_id), after, limit + 1)
         )
-        page: dict[str, Any] = {"versions": [version_body(each) for each in told[:limit]]}
+        page: dict[str, Any] = {"versions": [version_body(store_id, each) for each in told[:limit]]}
         if len(told) > limit:
             last = told[limit - 1].version
             cursor = [rfc3339(last.valid_from), rfc3339(last.recorded_at), last.version]

@@ -77,12 +77,16 @@ def shape_of(view: str | None, read_mask: str | None) -> Shape:
     return lambda body: {field: value for field, value in body.items() if field in kept}
 
 
+def entry_name(store_id: str, entry_id: str) -> str:
+    return f"{MEMORY_STORES}/{store_id}/entries/{entry_id}"
+
+
 def entry_body(
     store_id: str, entry: Entry, evidence: list[Proof] | None, analysis_version: int = TEXT_ANALYSIS_VERSION
 ) -> dict[str, Any]:
     """Without evidence where it was not read: after a write, which answers with the entry alone."""
     body: dict[str, Any] = {
-        "name": f"{MEMORY_STORES}/{store_id}/entries/{entry.entry_id}",
+        "name": entry_name(store_id, entry.entry_id),
         "actor_id": entry.actor_id,
         "session_id": entry.session_id,
         "path": entry.path,
@@ -106,7 +110,7 @@ def found_body(store_id: str, found: Found) -> dict[str, Any]:
     return entry_body(store_id, found.entry, found.evidence, found.analysis_version)
 
 
-def version_body(told: Told) -> dict[str, Any]:
+def version_body(store_id: str, told: Told) -> dict[str, Any]:
     version, value = told.version, told.version.value
     body: dict[str, Any] = {
         "version": version.version,
@@ -122,6 +126,7 @@ def version_body(told: Told) -> dict[str, Any]:
         "batch_id": str(told.batch_id) if told.batch_id else None,
         "run_id": str(told.run_id) if told.run_id is not None else None,
         "evidence": [proof_body(proof) for proof in told.evidence],
+        "successors": [entry_name(store_id, each) for each in told.successors] if told.successors else None,
     }
     return {field: value for field, value in body.items() if value is not None}
 

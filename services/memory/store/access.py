@@ -77,10 +77,15 @@ async def open_store(
 
 
 async def open_store_for_batch(tx: Tx, store_uid: UUID, actor_id: str) -> OpenStore | None:
-    """As `open_store`, for what was authorised before: a pipeline's batch, or an erasure."""
+    """As `open_store`, for what was authorised before: a pipeline's batch, an erasure or a swap. Opens shadows too."""
     row = await tx.fetchrow(
         f"{_IN_TURN} select s.workspace_id, s.options->>'language' as language"
         " from turn cross join memory_stores s where s.store_uid = $1 for key share of s",
+        store_uid,
+        actor_id,
+    ) or await tx.fetchrow(
+        f"{_IN_TURN} select s.workspace_id, s.language from turn cross join shadow_stores s where s.store_uid = $1"
+        " for key share of s",
         store_uid,
         actor_id,
     )

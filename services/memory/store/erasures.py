@@ -21,6 +21,7 @@ from services.memory.indexing import Indexing
 from services.memory.store.access import STORE, Forbidden, StoreGone, open_store, open_store_for_batch
 from services.memory.store.epochs import raise_epoch
 from services.memory.store.records import ENTRY_COLUMNS, entry_from
+from services.memory.store.shadows import shadows_of
 from services.memory.store.slots import Slots, Writer
 
 ANNOUNCED_AT_ONCE = 100
@@ -58,6 +59,8 @@ class Erasures:
             epoch = await raise_epoch(tx, store_uid, actor_id)
             removed = await _drop_actor(tx, slots)
             await _say_erased(tx, store_uid, actor_id)
+            for shadow_uid in await shadows_of(tx, store_uid):
+                await self._erase_in_shadow(tx, shadow_uid, actor_id)
             row = await tx.fetchrow(
                 "insert into erasures (store_uid, erasure_id, actor_id, epoch, removed, workspace_id)"
                 " values ($1, $2, $3, $4, $5, $6)"
@@ -73,6 +76,14 @@ class Erasures:
             assert row is not None  # noqa: S101 - an insert returns its row
             tx.emit(_announcement(row))
         return _receipt(row)
+
+    async def _erase_in_shadow(self, tx: Tx, shadow_uid: UUID, actor_id: str) -> None:
+        """What a replay has gathered goes too, and its epoch keeps the rest of it from coming back."""
+        shadow = await open_store_for_batch(tx, shadow_uid, actor_id)
+        if shadow is not None:
+            slots = await Slots.hold(tx, shadow, actor_id, ERASER, self._indexing)
+            await raise_epoch(tx, shadow_uid, actor_id)
+            await _drop_actor(tx, slots)
 
     async def get(self, caller: Caller, store_uid: UUID, erasure_id: UUID) -> Receipt | None:
         row = await self._database.fetchrow(

@@ -13,10 +13,11 @@ class Distilling:
         self._database = database
 
     async def epoch(self, store_uid: UUID, actor_id: str) -> int | None:
-        """The actor's epoch in a memory store; None when the store is deleted."""
+        """The actor's epoch in a memory store or a shadow; None when it is deleted."""
         epoch: int | None = await self._database.fetchval(
-            "select coalesce(a.epoch, 0) from memory_stores s"
-            " left join actor_epochs a on a.store_uid = s.store_uid and a.actor_id = $2 where s.store_uid = $1",
+            "select coalesce(a.epoch, 0) from (select store_uid from memory_stores where store_uid = $1"
+            " union all select store_uid from shadow_stores where store_uid = $1) s"
+            " left join actor_epochs a on a.store_uid = s.store_uid and a.actor_id = $2",
             store_uid,
             actor_id,
         )

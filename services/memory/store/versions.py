@@ -45,7 +45,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A version with who wrote it and what it rests on."""
+    """A version with who wrote it and what it rests on; `successors` are the entries that say it since it ended."""
 
     version: Version
     writer_type: str
@@ -53,6 +53,7 @@ class Told:
     batch_id: UUID | None
     run_id: int | None
     evidence: list[Proof]
+    successors: list[str] | None
 
 
 class Versions:
@@ -77,7 +78,7 @@ class Versions:
             f"with s as ({STORE}), e as (select entry_uid, actor_id from entries"
             " where store_uid = $1 and entry_id = $4 order by retired, update_time desc limit 1)"
             " select s.level, e.entry_uid as found, h.* from s left join e on true left join lateral"
-            f" (select {VERSION_COLUMNS}, v.writer_type, v.writer, v.batch_id, v.run_id, {_PROOFS}"
+            f" (select {VERSION_COLUMNS}, v.writer_type, v.writer, v.batch_id, v.run_id, v.successors, {_PROOFS}"
             " from entry_versions v where v.store_uid = $1 and v.actor_id = e.actor_id"
             f" and v.entry_uid = e.entry_uid{condition}"
             " order by v.valid_from desc, v.recorded_at desc, v.version desc limit $5) h on s.level >= 1"
@@ -94,6 +95,7 @@ class Versions:
                 row["batch_id"],
                 row["run_id"],
                 proofs_from(row["evidence"]),
+                row["successors"],
             )
             for row in rows
             if row["version"] is not None

@@ -1,0 +1,37 @@
+"""Shadow stores: only batches and swaps reach one. It has no name and no grants, so nobody else can."""
+
+from uuid import UUID
+
+from libs.chassis.unit_of_work import Tx
+
+
+async def make_shadow(tx: Tx, store_uid: UUID, of_store_uid: UUID, workspace_id: int) -> bool:
+    """A shadow in the language of its store; False when that does not exist."""
+    language = await tx.fetchrow(
+        "select options->>'language' as language from memory_stores where store_uid = $1 for key share", of_store_uid
+    )
+    if language is None:
+        return False
+    await tx.execute(
+        "insert into shadow_stores (store_uid, of_store_uid, workspace_id, language) values ($1, $2, $3, $4)"
+        " on conflict do nothing",
+        store_uid,
+        of_store_uid,
+        workspace_id,
+        language["language"],
+    )
+    return True
+
+
+async def drop_shadow(tx: Tx, store_uid: UUID) -> None:
+    """Nothing reaches it from now on; what it held goes in the background."""
+    await tx.execute(
+        "with gone as (delete from shadow_stores where store_uid = $1 returning store_uid)"
+        " insert into purges (store_uid) select store_uid from gone on conflict do nothing",
+        store_uid,
+    )
+
+
+async def shadows_of(tx: Tx, store_uid: UUID) -> list[UUID]:
+    rows = await tx.fetch("select store_uid from shadow_stores where of_store_uid = $1 order by store_uid", store_uid)
+    return [row["store_uid"] for row in rows]

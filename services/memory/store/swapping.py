@@ -1,0 +1,219 @@
+"""An actor's entries of a shadow store take the place of those that a pipeline wrote, in one transaction.
+
+At every moment a reader finds the one or the other. What anybody else wrote last stays as it is, also where they
+retired a slot; and what rests on sessions that the replay could not read stays, since it cannot be told again.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from libs.chassis.unit_of_work import Tx
+from libs.contracts.requests import SwapMemories
+from services.memory.domain import DREAMER, Addition, Entry, next_moment
+from services.memory.indexing import Indexing
+from services.memory.store.access import OpenStore, open_store_for_batch
+from services.memory.store.epochs import read_epoch
+from services.memory.store.records import ENTRY_COLUMNS, entry_from
+from services.memory.store.rewriting import LAST_SAID, NEXT_MOMENT
+from services.memory.store.rows import Writer
+from services.memory.store.slots import Slots
+
+Swapped = Literal["swapped", "behind", "erased", "gone"]
+Told = tuple[Entry, datetime]
+
+# Those of one pipeline: it wrote the version that holds, and not by merging what others wrote.
+_OURS = (
+    "e.entry_id <> all($4::text[]) and exists (select from entry_versions v where v.store_uid = e.store_uid"
+    " and v.entry_uid = e.entry_uid and v.version = e.version and v.writer_type = 'DISTILLER' and v.writer = $3)"
+)
+_OF_OTHERS = (
+    "exists (select from entry_versions o where o.store_uid = $1 and o.actor_id = $2"
+    " and o.entry_uid = {entry}.entry_uid and (o.writer_type <> 'DISTILLER' or o.writer <> $3))"
+)
+# The evidence of an entry since it says what it says.
+_RESTS_ON = (
+    "version_evidence x join entry_versions w on w.store_uid = x.store_uid and w.actor_id = x.actor_id"
+    " and w.entry_uid = x.entry_uid and w.version = x.version where x.store_uid = e.store_uid"
+    " and x.actor_id = e.actor_id and x.entry_uid = e.entry_uid and w.valid_from >= e.valid_from"
+)
+
+
+async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) -> Swapped:
+    """A repeat answers as the first one did, and writes nothing."""
+    stores = await _open(tx, wanted)
+    store = stores.get(wanted.store_uid)
+    if store is None:
+        return "gone"
+    writer = Writer("DISTILLER", str(wanted.pipeline_uid), wanted.swap_id)
+    slots = await Slots.hold(tx, store, wanted.actor_id, writer, indexing)
+    if await tx.fetchval(
+        "select 1 from batches where store_uid = $1 and batch_id = $2", wanted.store_uid, wanted.swap_id
+    ):
+        return "swapped"
+    if wanted.shadow_uid not in stores:
+        return "gone"
+    # A shadow begins at 0, and is raised with its store.
+    if await read_epoch(tx, wanted.shadow_uid, wanted.actor_id):
+        return "erased"
+    if wanted.keeps_up and await _is_behind(tx, wanted):
+        return "behind"
+    actor = wanted.actor_id
+    told = await _entries(tx, "not e.retired", wanted.shadow_uid, actor)
+    mine = (wanted.store_uid, actor, str(wanted.pipeline_uid), await _merged_with_others(tx, wanted))
+    ours = await _entries(tx, _OURS, *mine)
+    taken = await _taken(tx, *mine)
+    slots_of_ours = {slot.path: (slot, last_said) for slot, last_said in ours}
+    written = [
+        (await _write(slots, entry, slots_of_ours.get(entry.path), now), entry)
+        for entry, _ in told
+        if entry.path not in taken
+    ]
+    await _inherit(tx, wanted, written)
+    made = {entry.path for entry, _ in told}
+    read = await _told_by_read_sessions(tx, *mine, wanted.shadow_uid)
+    for slot, last_said in ours:
+        if slot.entry_uid in read and slot.path not in made:
+            await _retire(slots, slot, last_said, now)
+    await _note(tx, wanted)
+    return "swapped"
+
+
+async def _open(tx: Tx, wanted: SwapMemories) -> dict[UUID, OpenStore]:
+    """Both stores, in the order in which everybody takes them."""
+    opened = {}
+    for uid in sorted((wanted.store_uid, wanted.shadow_uid)):
+        store = await open_store_for_batch(tx, uid, wanted.actor_id)
+        if store is not None:
+            opened[uid] = store
+    return opened
+
+
+async def _is_behind(tx: Tx, wanted: SwapMemories) -> bool:
+    return bool(
+        await tx.fetchval(
+            "select exists (select from progress s join progress p on p.store_uid = $1 and p.session_store_uid = $4"
+            " and p.session_uid = s.session_uid and p.position > s.position"
+            " where s.store_uid = $2 and s.session_store_uid = $4 and s.actor_id = $3)",
+            wanted.store_uid,
+            wanted.shadow_uid,
+            wanted.actor_id,
+            wanted.session_store_uid,
+        )
+    )
+
+
+async def _merged_with_others(tx: Tx, wanted: SwapMemories) -> list[str]:
+    """The entries by which a consolidation says what somebody else wrote, over any number of consolidations."""
+    rows = await tx.fetch(
+        "with recursive merged as (select x.entry_uid, unnest(v.successors) as successor from entries x"
+        "  join entry_versions v on v.store_uid = $1 and v.entry_uid = x.entry_uid and v.version = x.version"
+        "  where x.store_uid = $1 and x.actor_id = $2 and x.retired and v.successors is not null),"
+        " held as (select m.successor as entry_id from merged m join entries s on s.store_uid = $1"
+        "   and s.entry_id = m.successor"
+        f"  where {_OF_OTHERS.format(entry='m')} or {_OF_OTHERS.format(entry='s')}"
+        "  union select m.successor from held h join entries s on s.store_uid = $1 and s.entry_id = h.entry_id"
+        "   join merged m on m.entry_uid = s.entry_uid)"
+        " select entry_id from held",
+        wanted.store_uid,
+        wanted.actor_id,
+        str(wanted.pipeline_uid),
+    )
+    return [row["entry_id"] for row in rows]
+
+
+async def _entries(tx: Tx, condition: str, *arguments: Any) -> list[Told]:
+    """Entries of no session, of the store and actor that come first, each with when it was last said."""
+    rows = await tx.fetch(
+        f"select {ENTRY_COLUMNS}, {LAST_SAID} as last_said from entries e where e.store_uid = $1 and e.actor_id = $2"
+        f" and e.session_id is null and {condition} order by e.path",
+        *arguments,
+    )
+    return [(entry_from(row), row["last_said"]) for row in rows]
+
+
+async def _taken(tx: Tx, *mine: Any) -> set[str]:
+    """The paths of slots that somebody else wrote last, or had a part in."""
+    rows = await tx.fetch(
+        "select e.path from entries e where e.store_uid = $1 and e.actor_id = $2 and e.session_id is null"
+        f" and not ({_OURS})",
+        *mine,
+    )
+    return {row["path"] for row in rows}
+
+
+async def _told_by_read_sessions(tx: Tx, *mine_and_shadow: Any) -> set[UUID]:
+    """The pipeline's entries all of whose lines the replay has read."""
+    rows = await tx.fetch(
+        "select e.entry_uid from entries e where e.store_uid = $1 and e.actor_id = $2 and not e.retired"
+        f" and e.session_id is null and {_OURS} and exists (select from {_RESTS_ON})"
+        f" and not exists (select from {_RESTS_ON} and not exists (select from progress s where s.store_uid = $5"
+        "  and s.session_store_uid = x.session_store_uid and s.session_uid = x.session_uid))",
+        *mine_and_shadow,
+    )
+    return {row["entry_uid"] for row in rows}
+
+
+async def _write(slots: Slots, told: Entry, known: Told | None, now: datetime) -> Entry:
+    if known is None:
+        recorded_at = max(now, told.valid_from)
+        return await slots.create(
+            None, told.path, None, told.value, told.valid_from, recorded_at=recorded_at, source_type=DREAMER
+        )
+    slot, last_said = known
+    if slot.value == told.value:
+        return slot
+    recorded_at = next_moment(now, slot)
+    at = min(max(told.valid_from, last_said + NEXT_MOMENT), recorded_at)
+    return await slots.add(slot, Addition(told.value, at, is_current=True), recorded_at=recorded_at, holds_since=at)
+
+
+async def _retire(slots: Slots, slot: Entry, last_said: datetime, now: datetime) -> None:
+    recorded_at = next_moment(now, slot)
+    at = min(last_said + NEXT_MOMENT, recorded_at)
+    value = replace(slot.value, content=None, description=None, retired=True)
+    await slots.add(
+        slot, Addition(value, at, is_current=True), recorded_at=recorded_at, holds_since=at, carries=slot.version
+    )
+
+
+async def _inherit(tx: Tx, wanted: SwapMemories, written: list[tuple[Entry, Entry]]) -> None:
+    """What was written rests on the lines that the shadow's entries rest on."""
+    await tx.execute(
+        "insert into version_evidence (store_uid, evidence_uid, actor_id, entry_uid, version, session_store_uid,"
+        " session_store_id, session_uid, session_id, positions, said_by, said_at)"
+        " select $1, gen_random_uuid(), $2, h.entry_uid, h.version, x.session_store_uid, x.session_store_id,"
+        " x.session_uid, x.session_id, x.positions, x.said_by, x.said_at"
+        " from unnest($4::uuid[], $5::int[], $6::uuid[]) h (entry_uid, version, source)"
+        " join entries e on e.store_uid = $3 and e.entry_uid = h.source"
+        f" cross join lateral (select x.* from {_RESTS_ON}) x"
+        " where not exists (select from version_evidence y where y.store_uid = $1 and y.actor_id = $2"
+        " and y.entry_uid = h.entry_uid and y.version = h.version and y.session_uid = x.session_uid"
+        " and y.positions @> x.positions)",
+        wanted.store_uid,
+        wanted.actor_id,
+        wanted.shadow_uid,
+        [entry.entry_uid for entry, _ in written],
+        [entry.version for entry, _ in written],
+        [source.entry_uid for _, source in written],
+    )
+
+
+async def _note(tx: Tx, wanted: SwapMemories) -> None:
+    """What the replay has read is searchable here; and this swap is done."""
+    await tx.execute(
+        "insert into progress (store_uid, session_store_uid, session_uid, session_store_id, session_id, actor_id,"
+        " position) select $1, session_store_uid, session_uid, session_store_id, session_id, actor_id, position"
+        " from progress where store_uid = $2 and actor_id = $3 on conflict (store_uid, session_store_uid, session_uid)"
+        " do update set position = greatest(progress.position, excluded.position)",
+        wanted.store_uid,
+        wanted.shadow_uid,
+        wanted.actor_id,
+    )
+    await tx.execute(
+        "insert into batches (store_uid, batch_id, actor_id, outcomes) values ($1, $2, $3, '[]')",
+        wanted.store_uid,
+        wanted.swap_id,
+        wanted.actor_id,
+    )

@@ -1,0 +1,150 @@
+"""What a swap may change in a store, and what it must leave."""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from libs.contracts.events import Change, EntryVersion, Evidence, ReplayEnded, Rewrite
+from libs.contracts.ids import uuid7
+from libs.contracts.requests import ShadowStore, SwapMemories
+from services.memory.indexing import Indexing
+from services.memory.ranking import FieldWeights
+from services.memory.replays import Replays
+from tests.support.memory import Distiller, Memory, memory_service, said
+from tests.support.servers import PostgresServer
+from tests.support.service import WORKSPACE, Keys, chassis_of, key_directory
+
+TEA, BREW, AGENT = "/drinks/tea.md", "/drinks/brew.md", "/agent.md"
+SESSION = uuid7()
+
+
+@pytest.fixture(scope="module")
+def keys() -> Iterator[Keys]:
+    with key_directory() as keys:
+        yield keys
+
+
+@pytest.fixture
+async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
+    async with memory_service(postgres, keys) as memory:
+        yield memory
+
+
+@pytest.fixture
+async def live(memory: Memory) -> Distiller:
+    return await Distiller.of(memory)
+
+
+@pytest.fixture
+def replays(memory: Memory) -> Replays:
+    return Replays(chassis_of(memory.app).unit_of_work, Indexing("english", FieldWeights()), lambda _: None)
+
+
+async def shadowed(replays: Replays, live: Distiller) -> Distiller:
+    """What a replay writes to: the same lines, another store, a pipeline of its own."""
+    shadow = replace(live, store_uid=uuid7(), pipeline_uid=uuid7())
+    request = ShadowStore(workspace_id=WORKSPACE, store_uid=shadow.store_uid, of_store_uid=live.store_uid)
+    assert not (await replays.shadow(request)).gone
+    return shadow
+
+
+async def swap(replays: Replays, live: Distiller, shadow: Distiller, *, swap_id: UUID | None = None) -> str:
+    answer = await replays.swap(
+        SwapMemories(
+            swap_id=swap_id or uuid7(),
+            store_uid=live.store_uid,
+            shadow_uid=shadow.store_uid,
+            actor_id="ana",
+            pipeline_uid=live.pipeline_uid,
+            session_store_uid=live.session_store_uid,
+            keeps_up=True,
+        )
+    )
+    return answer.outcome
+
+
+def tea(position: int, path: str = TEA, statement: str = "Drinks tea") -> Change:
+    return said(path, statement, kind="item", evidence=[Evidence(session_uid=SESSION, positions=[position])])
+
+
+async def statements(memory: Memory) -> dict[str, str]:
+    return {entry["path"]: entry["content"] for entry in await memory.entries("ana")}
+
+
+async def test_a_swap_that_is_repeated_writes_nothing_more(memory: Memory, replays: Replays, live: Distiller) -> None:
+    await live.tell(tea(1), tea(2, BREW))
+    shadow = await shadowed(replays, live)
+    await shadow.tell(tea(1, TEA, "Likes tea"))
+    once = uuid7()
+
+    assert await swap(replays, live, shadow, swap_id=once) == "swapped"
+    assert await statements(memory) == {TEA: "Likes tea"}
+    [entry] = await memory.entries("ana")
+    assert entry["version"] == 2
+    await live.tell(said(TEA, "Drinks coffee", "2026-02-01", kind="item"))
+
+    assert await swap(replays, live, shadow, swap_id=once) == "swapped"
+    assert await statements(memory) == {TEA: "Drinks coffee"}
+
+
+async def test_a_shadow_that_knows_less_than_its_store_is_not_swapped(
+    memory: Memory, replays: Replays, live: Distiller
+) -> None:
+    await live.tell(tea(1), session_uid=SESSION, through=7)
+    shadow = await shadowed(replays, live)
+    await shadow.tell(tea(1, TEA, "Likes tea"), session_uid=SESSION, through=6)
+
+    assert await swap(replays, live, shadow) == "behind"
+    assert await statements(memory) == {TEA: "Drinks tea"}
+    await shadow.tell(session_uid=SESSION, through=7)
+
+    assert await swap(replays, live, shadow) == "swapped"
+
+
+async def test_who_was_erased_since_the_shadow_was_made_is_not_swapped(
+    memory: Memory, replays: Replays, live: Distiller
+) -> None:
+    await live.tell(tea(1))
+    shadow = await shadowed(replays, live)
+    await shadow.tell(tea(1, TEA, "Likes tea"))
+    await memory.ok("POST", memory.url("/actors:erase"), json={"actor_id": "ana"})
+
+    [late] = await shadow.send(shadow.batch([tea(2, BREW, "From before")]))
+    assert late.outcome == "erased"
+    await shadow.tell(tea(2, BREW, "Read before, told after"))
+
+    assert await swap(replays, live, shadow) == "erased"
+    assert await statements(memory) == {}
+
+
+async def test_nothing_reaches_a_shadow_that_is_over(memory: Memory, replays: Replays, live: Distiller) -> None:
+    await live.tell(tea(1))
+    shadow = await shadowed(replays, live)
+    await shadow.tell(tea(1, TEA, "Likes tea"))
+
+    await replays.on_replay_ended(ReplayEnded(workspace_id=WORKSPACE, store_uid=shadow.store_uid))
+
+    assert await swap(replays, live, shadow) == "gone"
+    assert (await shadow.related(["tea"])).gone
+    assert await statements(memory) == {TEA: "Drinks tea"}
+
+
+@pytest.mark.parametrize("kept", [TEA, AGENT])
+async def test_what_a_consolidation_made_of_an_agents_words_stays(
+    memory: Memory, replays: Replays, live: Distiller, kept: str
+) -> None:
+    await live.tell(tea(1), tea(2, BREW, "Likes a brew"))
+    await memory.add("ana", AGENT, "Likes tea, says the agent")
+    by_path = {entry["path"]: entry["name"].rpartition("/")[2] for entry in await memory.entries("ana")}
+    merged = said(kept, "Likes and drinks tea", entry_id=by_path[kept], expected_version=1, evidence=[])
+    replaced = [EntryVersion(entry_id=by_path[path], version=1) for path in (TEA, AGENT)]
+    await live.send(live.batch([], ranges=[], rewrites=[Rewrite(replaced=replaced, into=[merged])]))
+    shadow = await shadowed(replays, live)
+    await shadow.tell(tea(1, TEA, "Tea, told again"), tea(2, BREW, "A brew, told again"))
+
+    assert await swap(replays, live, shadow) == "swapped"
+
+    assert (await statements(memory))[kept] == "Likes and drinks tea"
+    assert (await statements(memory))[BREW] == "A brew, told again"

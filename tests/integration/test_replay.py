@@ -1,0 +1,402 @@
+"""What was said is distilled again beside what is known, and takes its place actor by actor, or not at all."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+from uuid import UUID
+
+import pytest
+from starlette.responses import Response
+
+from libs.chassis.housekeeping import run_pass
+from services.memory.store.purge import PURGE
+from tests.support import scripted_model as scripted
+from tests.support.scripted_model import ScriptedModel, asked_lines, note, scripted_model
+from tests.support.servers import NatsServer, PostgresServer
+from tests.support.service import chassis_of, until
+from tests.support.system import System, system
+
+FACTS = "/memory-stores/facts"
+
+
+def again(text: str) -> str:
+    return f"{text}, as told again"
+
+
+async def second(body: dict[str, Any]) -> Response:
+    """Words it anew, and keeps no gossip."""
+    kept = [(number, text) for number, text in asked_lines(body) if "gossip" not in text]
+    changes = [note(number, text) | {"statement": again(text)} for number, text in kept]
+    return scripted.completion(json.dumps({"changes": changes}))
+
+
+class Gate:
+    """A behaviour that waits before it answers, once it is closed."""
+
+    def __init__(self, behaviour: scripted.Behaviour) -> None:
+        self._behaviour = behaviour
+        self._open = asyncio.Event()
+        self._open.set()
+        self.waiting = 0
+
+    def close(self) -> None:
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+    async def __call__(self, body: dict[str, Any]) -> Response:
+        self.waiting += 1
+        try:
+            await self._open.wait()
+        finally:
+            self.waiting -= 1
+        return await self._behaviour(body)
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ScriptedModel]:
+    async with scripted_model() as served:
+        yield served
+
+
+Open = Callable[..., AbstractAsyncContextManager[System]]
+
+
+@pytest.fixture
+def opened(postgres: PostgresServer, nats: NatsServer, model: ScriptedModel) -> Open:
+    def opens(**settings: Any) -> AbstractAsyncContextManager[System]:
+        return system(postgres, nats, models=model.models(), distiller_settings=settings)
+
+    return opens
+
+
+async def start(memstream: System, pipeline: str, **body: Any) -> dict[str, Any]:
+    replay: dict[str, Any] = await memstream.call("POST", f"/{pipeline}:replay", json=body)
+    assert replay["state"] == "PENDING"
+    return replay
+
+
+async def ended(memstream: System, replay: dict[str, Any]) -> dict[str, Any]:
+    """The replay, once it is over."""
+    found: dict[str, Any] = {}
+
+    async def is_over() -> bool:
+        found.update(await memstream.call("GET", f"/{replay['name']}"))
+        return "end_time" in found
+
+    await until(is_over, deadline_s=60)
+    return found
+
+
+async def search(memstream: System, query: str, actor: str = "ana", store: str = FACTS) -> list[str]:
+    body = {"actor_id": actor, "query": query}
+    answer = await memstream.call("POST", f"{store}/entries:search", json=body)
+    return [hit["managed_memory_entry"]["content"] for hit in answer["results"]]
+
+
+async def contents(memstream: System, actor: str = "ana", store: str = "facts") -> list[str]:
+    return sorted((await memstream.memories(actor, store)).values())
+
+
+async def put(memstream: System, path: str, content: str) -> dict[str, Any]:
+    body = {"actor_id": "ana", "path": path, "content": content}
+    entry: dict[str, Any] = await memstream.call("POST", f"{FACTS}/entries:put", json=body)
+    return entry
+
+
+async def nothing_is_left(memstream: System) -> None:
+    """Of a replay: no pipeline, lane or held lane, no shadow store and no row of one."""
+    distiller, memory = (chassis_of(memstream.apps[name]) for name in ("distiller", "memory"))
+
+    async def is_clean() -> bool:
+        await run_pass(memory.unit_of_work, PURGE)
+        shadows = await memory.database.fetchval(
+            "select (select count(*) from shadow_stores) + (select count(*) from purges)"
+            " + (select count(*) from (select store_uid from entries union all select store_uid from progress"
+            "  union all select store_uid from batches union all select store_uid from actor_stats) held"
+            "  where store_uid not in (select store_uid from memory_stores))"
+        )
+        hidden = await distiller.database.fetchval(
+            "select (select count(*) from pipelines where parent_uid is not null)"
+            " + (select count(*) from lanes where held_by is not null)"
+        )
+        return bool(shadows == 0 and hidden == 0)
+
+    await until(is_clean)
+
+
+async def test_live_appends_go_on_and_every_look_finds_the_old_statement_or_the_new_one(
+    opened: Open, model: ScriptedModel
+) -> None:
+    async with opened(batch_lines=5) as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "Peanuts make me ill", *(f"Fact number {n} holds" for n in range(30)))
+        await memstream.say("bo", "s2", "Shellfish makes me ill")
+        await memstream.settled(pipeline)
+        model.behave(second)
+        found: Counter[tuple[str, ...]] = Counter()
+        over = asyncio.Event()
+
+        async def look() -> None:
+            while not over.is_set():
+                found[tuple(await search(memstream, "peanuts"))] += 1
+
+        async def talk() -> None:
+            for number in range(1000):
+                if over.is_set():
+                    return
+                await memstream.say("ana", "s3", f"Meanwhile {number} happened")
+                await asyncio.sleep(0.05)
+
+        looking, talking = asyncio.create_task(look()), asyncio.create_task(talk())
+        replay = await ended(memstream, await start(memstream, pipeline))
+        over.set()
+        await asyncio.gather(looking, talking)
+        await memstream.settled(pipeline)
+
+        assert (replay["state"], replay["actors"]) == ("SUCCEEDED", {"total": 2, "swapped": 2, "failed": 0})
+        assert found.keys() == {("Peanuts make me ill",), (again("Peanuts make me ill"),)}
+        assert await search(memstream, "peanuts") == [again("Peanuts make me ill")]
+        assert await contents(memstream, "bo") == [again("Shellfish makes me ill")]
+        spoken = await search(memstream, "meanwhile")
+        assert spoken
+        assert all(text.endswith("as told again") for text in await contents(memstream))
+        await nothing_is_left(memstream)
+
+
+async def test_what_the_replay_does_not_make_is_retired_and_what_others_wrote_stays(
+    opened: Open, model: ScriptedModel
+) -> None:
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        said = ("I live in Lyon", "Some gossip about Bo", "I play chess", "I own a boat", "I read poems")
+        await memstream.say("ana", "s1", *said)
+        await memstream.settled(pipeline)
+        entries = await memstream.memories("ana")
+        paths = {content: path for path, content in entries.items()}
+        await put(memstream, paths["I play chess"], "Plays chess, says the agent")
+        await put(memstream, "/agent.md", "Only the agent knows")
+        page = await memstream.call(
+            "GET", f"{FACTS}/entries", params={"actor_id": "ana", "path": paths["I own a boat"]}
+        )
+        await memstream.call("DELETE", f"/{page['managed_memory_entries'][0]['name']}")
+        model.behave(second)
+
+        replay = await ended(memstream, await start(memstream, pipeline, actor_id="ana"))
+
+        assert replay["state"] == "SUCCEEDED"
+        assert await memstream.memories("ana") == {
+            paths["I live in Lyon"]: again("I live in Lyon"),
+            paths["I play chess"]: "Plays chess, says the agent",
+            paths["I read poems"]: again("I read poems"),
+            "/agent.md": "Only the agent knows",
+        }
+        page = await memstream.call(
+            "GET", f"{FACTS}/entries", params={"actor_id": "ana", "path": paths["I read poems"]}
+        )
+        [entry] = page["managed_memory_entries"]
+        assert [(proof["session_id"], proof["positions"]) for proof in entry["evidence"]] == [("s1", [5])]
+        versions = (await memstream.call("GET", f"/{entry['name']}/versions"))["versions"]
+        assert [version["content"] for version in versions] == [again("I read poems"), "I read poems"]
+        assert {version["writer"]["name"] for version in versions} == {pipeline.partition("/")[2]}
+
+        await memstream.say("ana", "s1", "I live in Lyon")
+        await memstream.settled(pipeline)
+        assert len(await memstream.memories("ana")) == 4, "the live lane goes on where it was"
+
+
+async def test_what_rests_on_a_session_that_is_gone_stays(opened: Open, model: ScriptedModel) -> None:
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "old", "I lived in Oslo")
+        await memstream.say("ana", "new", "I live in Lyon")
+        await memstream.settled(pipeline)
+        await memstream.call("DELETE", "/session-stores/chats/sessions/old")
+        model.behave(second)
+
+        assert (await ended(memstream, await start(memstream, pipeline)))["state"] == "SUCCEEDED"
+
+        assert await contents(memstream) == sorted(["I lived in Oslo", again("I live in Lyon")])
+
+
+async def test_a_replay_into_another_store_leaves_its_own_alone(opened: Open, model: ScriptedModel) -> None:
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.call("POST", "/memory-stores?managed_memory_store_id=trial", json={})
+        await memstream.say("ana", "s1", "I live in Lyon", "Some gossip about Bo")
+        await memstream.settled(pipeline)
+        model.behave(second)
+
+        replay = await ended(memstream, await start(memstream, pipeline, memory_store="memory-stores/trial"))
+
+        assert (replay["state"], replay["memory_store"]) == ("SUCCEEDED", "memory-stores/trial")
+        assert await contents(memstream) == ["I live in Lyon", "Some gossip about Bo"]
+        assert await contents(memstream, store="trial") == [again("I live in Lyon")]
+        model.behave(scripted.valid)
+        await ended(memstream, await start(memstream, pipeline, memory_store="trial"))
+        assert await contents(memstream, store="trial") == ["I live in Lyon", "Some gossip about Bo"]
+        await nothing_is_left(memstream)
+
+
+async def test_a_cancelled_replay_changes_nothing(opened: Open, model: ScriptedModel) -> None:
+    gate = Gate(second)
+    async with opened(batch_lines=2) as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", *(f"Fact number {n} holds" for n in range(6)))
+        await memstream.settled(pipeline)
+        before = await contents(memstream)
+        model.behave(second, gate)
+        gate.close()
+        replay = await start(memstream, pipeline)
+        await until(lambda: gate.waiting)
+
+        answer = await memstream.client.post(f"/api/2.0/agents/{pipeline}:replay", json={})
+        assert answer.status_code == 409
+        assert replay["name"] in answer.json()["message"]
+        await memstream.call("DELETE", f"/{replay['name']}")
+        gate.open()
+
+        assert (await ended(memstream, replay))["state"] == "CANCELED"
+        assert await contents(memstream) == before
+        await nothing_is_left(memstream)
+        await memstream.say("ana", "s1", "One more fact")
+        await memstream.settled(pipeline)
+        assert len(await contents(memstream)) == len(before) + 1
+
+
+async def test_deleting_the_pipeline_ends_its_replay(opened: Open, model: ScriptedModel) -> None:
+    gate = Gate(second)
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "I live in Lyon")
+        await memstream.settled(pipeline)
+        model.behave(gate)
+        gate.close()
+        await start(memstream, pipeline)
+        await until(lambda: gate.waiting)
+
+        await memstream.call("DELETE", f"/{pipeline}")
+        gate.open()
+
+        await nothing_is_left(memstream)
+        assert await contents(memstream) == ["I live in Lyon"]
+
+
+@pytest.mark.parametrize("store", ["memory-stores/facts", "session-stores/chats"])
+async def test_who_is_erased_during_a_replay_does_not_come_back(opened: Open, model: ScriptedModel, store: str) -> None:
+    gate = Gate(second)
+    async with opened(batch_lines=2, replay_actors=2) as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", *(f"Fact number {n} holds" for n in range(6)))
+        await memstream.say("bo", "s2", "I live in Lyon")
+        await memstream.settled(pipeline)
+        model.behave(second, second, gate)
+        gate.close()
+        replay = await start(memstream, pipeline)
+        await until(lambda: gate.waiting)
+
+        receipt = await memstream.call("POST", f"/{store}/actors:erase", json={"actor_id": "ana"})
+
+        async def is_erased() -> bool:
+            return bool((await memstream.call("GET", f"/{store}/erasures/{receipt['erasure_id']}"))["state"] == "DONE")
+
+        await until(is_erased)
+        gate.open()
+        over = await ended(memstream, replay)
+
+        assert over["state"] == "SUCCEEDED"
+        assert over["actors"]["swapped"] == 1
+        assert await contents(memstream) == []
+        assert await contents(memstream, "bo") == [again("I live in Lyon")]
+        await nothing_is_left(memstream)
+
+
+async def test_nobody_sees_a_replay_at_work_and_its_parent_pays(opened: Open, model: ScriptedModel) -> None:
+    gate = Gate(second)
+    async with opened(batch_lines=2) as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", *(f"Fact number {n} holds" for n in range(6)))
+        await memstream.settled(pipeline)
+        paid = model.calls
+        stores = await memstream.call("GET", "/memory-stores")
+        pipelines = await memstream.call("GET", "/memory-pipelines")
+        gate.close()
+        model.behave(second, second, gate)
+        replay = await start(memstream, pipeline)
+        await until(lambda: gate.waiting)
+
+        assert await memstream.call("GET", "/memory-stores") == stores
+        for params in ({}, {"page_size": 1}):
+            assert await memstream.call("GET", "/memory-pipelines", params=params) == pipelines
+        row = await chassis_of(memstream.apps["distiller"]).database.fetchrow("select * from replays")
+        assert row is not None
+        admin = memstream.keys.header("root@example.com", admin=True)
+        for hidden in (f"memory-pipelines/{row['hidden_uid']}", f"memory-pipelines/{row['hidden_uid']}/lanes"):
+            assert (await memstream.client.get(f"/api/2.0/agents/{hidden}", headers=admin)).status_code == 404
+        shadow = f"/api/2.0/agents/memory-stores/{row['shadow_uid']}"
+        for path in (shadow, f"{shadow}/entries?actor_id=ana"):
+            assert (await memstream.client.get(path, headers=admin)).status_code in (400, 404)
+        assert await contents(memstream) == sorted(f"Fact number {n} holds" for n in range(6))
+        gate.open()
+        await ended(memstream, replay)
+
+        usage = (await memstream.call("GET", f"/{pipeline}/usage"))["usage"]
+        assert sum(day["calls"] for day in usage) == model.calls == paid + 3
+        rows = await chassis_of(memstream.apps["distiller"]).database.fetch("select distinct pipeline_uid from usage")
+        assert [row["pipeline_uid"] for row in rows] == [UUID(pipeline.partition("/")[2])]
+
+
+async def test_an_actor_whose_replay_fails_keeps_what_it_had_and_the_others_are_swapped(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.distiller.domain.LANE_DELAYS_S", (0.0,))
+    monkeypatch.setattr("services.distiller.lanes.LANE_DELAYS_S", (0.0,))
+
+    async def fails_for_ana(body: dict[str, Any]) -> Response:
+        return await (scripted.prose if "Lyon" in str(body["messages"]) else second)(body)
+
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "I live in Lyon")
+        await memstream.say("bo", "s2", "I live in Oslo")
+        await memstream.settled(pipeline)
+        model.behave(fails_for_ana)
+
+        replay = await ended(memstream, await start(memstream, pipeline))
+
+        assert replay["state"] == "FAILED"
+        assert "not JSON" in replay["error"]
+        assert await contents(memstream) == ["I live in Lyon"]
+        assert await contents(memstream, "bo") == [again("I live in Oslo")]
+        await nothing_is_left(memstream)
+
+
+async def test_only_who_manages_the_pipeline_and_may_write_there_replays(opened: Open) -> None:
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.call("POST", "/memory-stores?managed_memory_store_id=trial", json={})
+        stranger = memstream.keys.header("eve@example.com")
+        admin = memstream.keys.header("root@example.com", admin=True)
+        url = f"/api/2.0/agents/{pipeline}"
+
+        async def code(method: str, tail: str, headers: dict[str, str], **request: Any) -> int:
+            return (await memstream.client.request(method, url + tail, headers=headers, **request)).status_code
+
+        replay = await ended(memstream, await start(memstream, pipeline))
+        tail = f"/replays/{replay['name'].rpartition('/')[2]}"
+        for method, path in (("POST", ":replay"), ("GET", tail), ("DELETE", tail)):
+            assert await code(method, path, stranger, **({"json": {}} if method == "POST" else {})) == 403
+        assert await code("GET", tail, admin) == 200
+        assert await code("POST", ":replay", admin, json={"memory_store": "trial"}) == 403, "no READ, no WRITE"
+        assert await code("POST", ":replay", memstream.keys.header(), json={"memory_store": "nowhere"}) == 404
+        assert await code("GET", "/replays/none", memstream.keys.header()) == 404
+        assert await code("POST", ":replay", memstream.keys.header(workspace=2), json={}) == 404
+        key = memstream.keys.header() | {"Idempotency-Key": "again"}
+        first = await memstream.client.post(f"{url}:replay", json={}, headers=key)
+        repeated = await memstream.client.post(f"{url}:replay", json={}, headers=key)
+        assert first.json()["name"] == repeated.json()["name"]
+        assert repeated.headers["Idempotent-Replayed"] == "true"
