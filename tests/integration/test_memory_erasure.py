@@ -65,9 +65,9 @@ async def test_nothing_of_an_erased_actor_is_left(memory: Memory) -> None:
     database = chassis_of(memory.app).database
     for table in sorted(set(TABLES) - set(RECEIPTS)):
         column = "resource" if table == "idempotency_keys" else "actor_id"
-        if table == "entry_terms":
-            left = "select count(*) from entry_terms where actor_no not in (select actor_no from actor_stats)"
-            assert await database.fetchval(left) == 0
+        if table in ("entry_terms", "entry_vectors"):
+            left = f"select count(*) from {table} where actor_no not in (select actor_no from actor_stats)"
+            assert await database.fetchval(left) == 0, table
         elif column == "resource":
             assert await database.fetchval("select count(*) from idempotency_keys") == 0
         else:

@@ -159,7 +159,8 @@ async def _drop_actor(tx: Tx, slots: Slots) -> int:
         BatchesApplied.subject,
         f'"store_uid":"{store_uid}","actor_id":{json.dumps(actor_id, ensure_ascii=False)}',
     )
-    await tx.execute("delete from entry_terms where store_uid = $1 and actor_no = $2", store_uid, slots.actor_no)
+    for table in ("entry_terms", "entry_vectors"):
+        await tx.execute(f"delete from {table} where store_uid = $1 and actor_no = $2", store_uid, slots.actor_no)
     removed = 0
     for table in OF_AN_ACTOR:
         gone = await tx.execute(
