@@ -140,7 +140,7 @@ def _checked(body: StoreBody, limits: Limits, models: Sequence[str]) -> Mapping[
         raise InvalidParameter(
             f"embedding_model must be one of {', '.join(models)}."
             if models
-            else "embedding_model: there is none that you may use; the operator names some with EMBEDDING_MODEL or MODELS_FILE."
+            else "embedding_model: there is none for you here; the operator sets EMBEDDING_MODEL or MODELS_FILE."
         )
     if body.history_days is not None and not 1 <= body.history_days <= MAX_HISTORY_DAYS:
         raise InvalidParameter(f"history_days must be from 1 to {MAX_HISTORY_DAYS}, or absent to keep everything.")
