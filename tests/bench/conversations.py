@@ -70,9 +70,7 @@ def read(directory: Path) -> tuple[list[dict[str, Any]], list[Question]]:
 async def recall_rows(stand: Stand, directory: Path, model: str | None) -> list[Row]:
     """By words alone, then with vectors of `model`, when there is one."""
     turns, questions = await asyncio.to_thread(read, directory)
-    async with httpx.AsyncClient(
-        base_url=f"{stand.url('memory')}{BASE}", headers=stand.headers, timeout=60
-    ) as client:
+    async with httpx.AsyncClient(base_url=f"{stand.url('memory')}{BASE}", headers=stand.headers, timeout=60) as client:
         store = "conversations"
         await _ok(client, "POST", "/memory-stores", {"display_name": store})
         await _each([_put(client, store, turn) for turn in turns])
@@ -97,9 +95,9 @@ def _rows(how: str, found: Sequence[tuple[Question, list[str]]], target: Target,
         Row(f"recall@5, {how}", "share", whole.at_5, None, None, note),
         Row(f"MRR, {how}", "share", whole.mrr, None, None, note),
     ]
-    for category, each in sorted(by_category.items()):
-        part = Figures.of(each)
-        said = f"{len(each)} questions; recall@5 {part.at_5:.3f}, MRR {part.mrr:.3f}"
+    for category, answered in sorted(by_category.items()):
+        part = Figures.of(answered)
+        said = f"{len(answered)} questions; recall@5 {part.at_5:.3f}, MRR {part.mrr:.3f}"
         rows.append(Row(f"recall@10, {how}, {category}", "share", part.at_10, None, None, said))
     return rows
 

@@ -3,11 +3,13 @@
 from typing import Any
 from uuid import UUID
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel
+from starlette.responses import Response
 
 from libs.chassis.errors import NotFound
-from libs.chassis.http import Authenticated
+from libs.chassis.http import Authenticated, json_response
+from libs.chassis.idempotency import REPLAYED, IdempotencyKey
 from libs.chassis.stores import Stores
 from libs.chassis.texts import Text, check_actor
 from libs.chassis.times import rfc3339
@@ -25,10 +27,13 @@ def erasure_routes(stores: Stores, erasures: Erasures, limits: Limits) -> APIRou
     router = APIRouter(prefix=f"{BASE}/{MEMORY_STORES}/{{store_id}}", tags=["erasure"])
 
     @router.post("/actors:erase")
-    async def erase_actor(store_id: str, caller: Authenticated, body: EraseBody) -> dict[str, Any]:
+    async def erase_actor(store_id: str, request: Request, caller: Authenticated, body: EraseBody) -> Response:
         actor_id = check_actor(body.actor_id, limits)
-        receipt = await in_store(stores, caller, store_id, lambda uid: erasures.erase(caller, uid, actor_id))
-        return _body(receipt)
+        key = IdempotencyKey.of(request, caller, await request.body())
+        receipt, replayed = await in_store(
+            stores, caller, store_id, lambda uid: erasures.erase(caller, uid, actor_id, key)
+        )
+        return json_response(_body(receipt), headers=REPLAYED if replayed else None)
 
     @router.get("/erasures/{erasure_id}")
     async def get_erasure(store_id: str, erasure_id: str, caller: Authenticated) -> dict[str, Any]:

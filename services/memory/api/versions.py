@@ -3,10 +3,11 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from libs.chassis.http import Authenticated, json_response
+from libs.chassis.idempotency import REPLAYED, IdempotencyKey
 from libs.chassis.paging import decode_token, encode_token, page_size
 from libs.chassis.stores import Stores
 from libs.chassis.times import rfc3339
@@ -58,14 +59,17 @@ def version_routes(stores: Stores, entries: Entries, versions: Versions, limits:
         return page
 
     @router.post(":restore")
-    async def restore_entry(store_id: str, entry_id: str, caller: Authenticated, body: RestoreBody) -> Response:
+    async def restore_entry(
+        store_id: str, entry_id: str, request: Request, caller: Authenticated, body: RestoreBody
+    ) -> Response:
         version = body.version if 0 < body.version <= MAX_VERSION else 0
-        entry = await in_store(
+        key = IdempotencyKey.of(request, caller, await request.body())
+        entry, replayed = await in_store(
             stores,
             caller,
             store_id,
-            lambda uid: entries.restore(caller, uid, sent(entry_id), version, now=datetime.now(UTC)),
+            lambda uid: entries.restore(caller, uid, sent(entry_id), version, key=key, now=datetime.now(UTC)),
         )
-        return json_response(entry_body(store_id, entry, None))
+        return json_response(entry_body(store_id, entry, None), headers=REPLAYED if replayed else None)
 
     return router
