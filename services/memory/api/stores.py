@@ -12,12 +12,14 @@ from libs.chassis.errors import InvalidParameter
 from libs.chassis.http import Authenticated, json_response
 from libs.chassis.idempotency import REPLAYED, IdempotencyKey
 from libs.chassis.masks import update_mask
+from libs.chassis.openapi import TAKES_KEY
 from libs.chassis.paging import decode_token, encode_token, page_size
 from libs.chassis.stores import Store, Stores
 from libs.chassis.texts import check_bytes, check_metadata
 from libs.contracts.limits import Limits
 from libs.contracts.routes import BASE, MEMORY_STORES
 from services.memory.api.requests import StoreBody
+from services.memory.api.shapes import MemoryStore, MemoryStorePage, Nothing, answering
 from services.memory.api.wire import progress_body, store_body
 from services.memory.embeddings import Embeddings
 from services.memory.indexing import Indexing
@@ -57,7 +59,7 @@ def store_routes(
         progress = await vectors.progress(store.store_uid, language, indexing.version, space)
         return store_body(store, indexing.language) | progress_body(store, language, progress)
 
-    @router.post("")
+    @router.post("", **answering(MemoryStore), openapi_extra=TAKES_KEY)
     async def create_store(
         request: Request,
         caller: Authenticated,
@@ -79,12 +81,12 @@ def store_routes(
         )
         return json_response(await whole(store), headers=REPLAYED if replayed else None)
 
-    @router.get("")
+    @router.get("", **answering(MemoryStorePage))
     async def list_stores(
         caller: Authenticated,
         size: Annotated[str | None, Query(alias="page_size")] = None,
         token: Annotated[str | None, Query(alias="page_token")] = None,
-    ) -> dict[str, Any]:
+    ) -> Response:
         limit = page_size(size, default=limits.page_default, maximum=limits.page_max)
         scope = (MEMORY_STORES, caller.workspace_id)
         cursor = decode_token(scope, token, (str,))
@@ -94,19 +96,19 @@ def store_routes(
         }
         if len(found) > limit:
             page["next_page_token"] = encode_token(scope, [found[limit - 1].store_id])
-        return page
+        return json_response(page)
 
-    @router.get("/{store_id}")
-    async def get_store(store_id: str, caller: Authenticated) -> dict[str, Any]:
-        return await whole(await stores.get(caller, store_id))
+    @router.get("/{store_id}", **answering(MemoryStore))
+    async def get_store(store_id: str, caller: Authenticated) -> Response:
+        return json_response(await whole(await stores.get(caller, store_id)))
 
-    @router.patch("/{store_id}")
+    @router.patch("/{store_id}", **answering(MemoryStore))
     async def update_store(
         store_id: str,
         caller: Authenticated,
         body: StoreBody | None = None,
         mask: Annotated[str | None, Query(alias="update_mask")] = None,
-    ) -> dict[str, Any]:
+    ) -> Response:
         body = body or StoreBody()
         paths = update_mask(mask, (*MUTABLE, "display_name"))
         if "display_name" in paths and body.display_name != store_id:
@@ -120,12 +122,12 @@ def store_routes(
             metadata=body.metadata or {},
             options=options,
         )
-        return await whole(store)
+        return json_response(await whole(store))
 
-    @router.delete("/{store_id}")
-    async def delete_store(store_id: str, caller: Authenticated) -> dict[str, Any]:
+    @router.delete("/{store_id}", **answering(Nothing))
+    async def delete_store(store_id: str, caller: Authenticated) -> Response:
         await stores.delete(caller, store_id)
-        return {}
+        return json_response({})
 
     return router
 

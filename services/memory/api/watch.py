@@ -1,6 +1,6 @@
 """The change feed over HTTP."""
 
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Header
@@ -18,13 +18,16 @@ from services.memory.feed import Feed, place_of
 from services.memory.store.changes import Place
 
 # A proxy that buffers would hold the events back.
+EVENTS: dict[int | str, Any] = {200: {"content": {"text/event-stream": {}}}}
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 def watch_routes(stores: Stores, feed: Feed, limits: Limits) -> APIRouter:
     router = APIRouter(prefix=f"{BASE}/{MEMORY_STORES}/{{store_id}}", tags=["memory entries"])
 
-    @router.get("/entries:watch", response_class=StreamingResponse)
+    @router.get(
+        "/entries:watch", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}}
+    )
     async def watch_entries(
         store_id: str,
         caller: Authenticated,
