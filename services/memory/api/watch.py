@@ -1,6 +1,6 @@
 """The change feed over HTTP."""
 
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Header
@@ -18,7 +18,6 @@ from services.memory.feed import Feed, place_of
 from services.memory.store.changes import Place
 
 # A proxy that buffers would hold the events back.
-EVENTS: dict[int | str, Any] = {200: {"content": {"text/event-stream": {}}}}
 HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
