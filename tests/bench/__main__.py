@@ -12,6 +12,7 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
+from tests.bench import peer
 from tests.bench.appends import append_rows
 from tests.bench.distilled import (
     Conversations,
@@ -26,9 +27,12 @@ from tests.bench.distilled import (
 from tests.bench.freshness import freshness_rows
 from tests.bench.growth import crowd_rows, growth_rows
 from tests.bench.lanes import lane_rows
+from tests.bench.conversations import recall_rows
+from tests.bench.peers.corpus import DIMENSIONS
 from tests.bench.reloads import reload_rows
 from tests.bench.report import Machine, Row, show, write
 from tests.bench.resting import resting_rows
+from tests.bench.searches import search_rows
 from tests.bench.session_peers import Peers, session_peers
 from tests.bench.stand import BUILD, SERVICES, Stand, stand
 from tests.bench.starts import start_rows
@@ -40,13 +44,17 @@ GROUPS = ("start", "append", "reload", "growth", "turn", "freshness", "distillin
 MODEL_LATENCY_S = 0.2
 DATA = "MEMSTREAM_BENCH_DATA"
 DEADLINE_S = 600.0
+GROUPS = ("append", "reload", "growth", "freshness", "recall", "search")
+MODEL = "minilm"
+DEADLINE_S = 900.0
 FULL_DEADLINE_S = 1800.0
 
 
 class Bench:
-    def __init__(self, groups: Sequence[str], window_s: float, *, full: bool) -> None:
+    def __init__(self, groups: Sequence[str], window_s: float, conversations: Path | None, *, full: bool) -> None:
         self._groups = groups
         self._window_s = window_s
+        self._conversations = conversations
         self._full = full
         self._console = Console(width=None if sys.stdout.isatty() else 120)
         self._begun = time.monotonic()
@@ -101,6 +109,33 @@ class Bench:
                     model.behave(ReferenceFacts(conversations).answer)
                     self._add(await reference_rows(whole, conversations))
 
+        if "recall" in self._groups:
+            await self._recall()
+        if "search" in self._groups:
+            self._say("starting Postgres, NATS and the memory service")
+            async with stand("memory") as one:
+                self.machine = self.machine or await Machine.of(one.postgres_dsn)
+                self._say("search and writes, then the peers")
+                self._add(await search_rows(one, self._window_s, full=self._full))
+                self._add(await resting_rows(one, "searches"))
+
+    async def _recall(self) -> None:
+        if self._conversations is None:
+            self._say("no recall: it needs conversations from outside the repository, --conversations DIRECTORY")
+            return
+        self._say("starting Postgres, NATS, the memory service and a small embedding model")
+        async with peer.serving("embedder") as url:
+            variables = {
+                "OPENAI_BASE_URL": url,
+                "EMBEDDING_MODEL": MODEL,
+                "EMBEDDING_DIMENSIONS": str(DIMENSIONS),
+                "EMBEDDING_QUERY_TIMEOUT_S": "10",  # eight at once wait for one core; here no search may do without
+            }
+            async with stand("memory", variables=variables) as one:
+                self.machine = self.machine or await Machine.of(one.postgres_dsn)
+                self._say("recall on conversations")
+                self._add(await recall_rows(one, self._conversations, MODEL))
+
     async def _session(self, one: Stand) -> None:
         self.machine = await Machine.of(one.postgres_dsn)
         peers: Peers = {}
@@ -145,11 +180,18 @@ async def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="group", help=f"of {', '.join(GROUPS)}; all by default")
     parser.add_argument("--window-s", type=float, default=WINDOW_S, help="the length of a window (%(default)s)")
+    parser.add_argument(
+        "--conversations",
+        type=Path,
+        default=os.environ.get("CONVERSATIONS"),
+        metavar="DIRECTORY",
+        help="conversations.jsonl and questions.jsonl for the recall rows; or the variable CONVERSATIONS",
+    )
     arguments = parser.parse_args()
     if unknown := set(arguments.groups) - set(GROUPS):
         parser.error(f"no such group: {', '.join(sorted(unknown))}")
     full = bool(os.environ.get("FULL"))
-    bench = Bench(arguments.groups or GROUPS, arguments.window_s, full=full)
+    bench = Bench(arguments.groups or GROUPS, arguments.window_s, arguments.conversations, full=full)
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):

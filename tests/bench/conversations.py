@@ -67,19 +67,18 @@ def read(directory: Path) -> tuple[list[dict[str, Any]], list[Question]]:
     return turns, questions
 
 
-async def recall_rows(stand: Stand, directory: Path, model: str | None) -> list[Row]:
-    """By words alone, then with vectors of `model`, when there is one."""
+async def recall_rows(stand: Stand, directory: Path, model: str) -> list[Row]:
+    """By words alone, then with vectors of `model`."""
     turns, questions = await asyncio.to_thread(read, directory)
     async with httpx.AsyncClient(base_url=f"{stand.url('memory')}{BASE}", headers=stand.headers, timeout=60) as client:
         store = "conversations"
         await _ok(client, "POST", "/memory-stores", {"display_name": store})
         await _each([_put(client, store, turn) for turn in turns])
         rows = _rows("words", await _ask(client, store, questions), at_least(0.62), len(turns))
-        if model is not None:
-            url = f"/memory-stores/{store}"
-            await _ok(client, "PATCH", f"{url}?update_mask=embedding_model", {"embedding_model": model})
-            await _embedded(client, url)
-            rows += _rows("words and vectors", await _ask(client, store, questions), at_least(0.67), len(turns))
+        url = f"/memory-stores/{store}"
+        await _ok(client, "PATCH", f"{url}?update_mask=embedding_model", {"embedding_model": model})
+        await _embedded(client, url)
+        rows += _rows("words and vectors", await _ask(client, store, questions), at_least(0.67), len(turns))
     return rows
 
 
