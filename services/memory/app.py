@@ -107,8 +107,8 @@ def build(settings: MemorySettings, metrics: chassis_metrics.Metrics | None = No
         EXPIRE_CHANGES,
     )
     routers = [
-        store_routes(stores, settings.limits, indexing, embeddings, vectors),
         entry_routes(stores, entries, versions, search, freshness, Evidence(chassis.bus), settings.limits),
+        store_routes(stores, settings.limits, indexing, embeddings, vectors),
         version_routes(stores, entries, versions, settings.limits),
         watch_routes(stores, Feed(Changes(chassis.database), wakers), settings.limits),
         erasure_routes(stores, erasures, settings.limits),
