@@ -127,7 +127,8 @@ async def _peer_rows(stand: Stand, filling: Filling, opened: Sequence[Connection
         theirs = await peer.measured(program, dsn, str(window_s * 3))
         note = (
             f"{PARTS}; {ENTRIES:,} entries over {ACTORS} actors, {CLIENTS} clients, ours over HTTP,"
-            f" p50 {ours.p50_ms:.1f} ms; {name} in process with vectors that cost nothing to make, p50 {theirs['p50_ms']:.1f} ms"
+            f" p50 {ours.p50_ms:.1f} ms; {name} in process, with vectors that cost nothing to make,"
+            f" p50 {theirs['p50_ms']:.1f} ms"
         )
         rows.append(Row(f"search beside {name}", "/s", ours.per_s, theirs["per_s"], at_least(3), note))
     return rows
