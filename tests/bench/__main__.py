@@ -28,6 +28,8 @@ from tests.bench.freshness import freshness_rows
 from tests.bench.growth import crowd_rows, growth_rows
 from tests.bench.lanes import lane_rows
 from tests.bench.conversations import recall_rows
+from tests.bench.growth import growth_rows
+from tests.bench.large import large_rows
 from tests.bench.peers.corpus import DIMENSIONS
 from tests.bench.reloads import reload_rows
 from tests.bench.report import Machine, Row, show, write
@@ -118,6 +120,10 @@ class Bench:
                 self._say("search and writes, then the peers")
                 self._add(await search_rows(one, self._window_s, full=self._full))
                 self._add(await resting_rows(one, "searches"))
+            if self._full:
+                self._say("search in a store of a million entries and among thousands of stores")
+                async with stand("memory") as one:
+                    self._add(await large_rows(one, self._window_s))
 
     async def _recall(self) -> None:
         if self._conversations is None:

@@ -94,33 +94,33 @@ class Filling:
 
 async def search_rows(stand: Stand, window_s: float, *, full: bool) -> list[Row]:
     await stand.post("memory", "/memory-stores", {"display_name": MEMORY_STORE})
-    filling = Filling(stand, await _store_uid(stand))
+    filling = Filling(stand, await store_uid(stand))
     rows = []
-    async with connections(stand.url("memory"), CLIENTS) as opened:
-        for size in (*SIZES, *((FULL_SIZE,) if full else ())):
-            await filling.fill(f"n{size}", statements(size))
-            steps = {"ours": [_searching(stand, opened[0], itertools.repeat(f"n{size}"))]}
+    for size in (*SIZES, *((FULL_SIZE,) if full else ())):
+        await filling.fill(f"n{size}", statements(size))
+        async with connections(stand.url("memory"), 1) as [one]:
+            steps = {"ours": [searching(stand, one, itertools.repeat(f"n{size}"))]}
             found = (await side_by_side(steps, window_s))["ours"]
-            note = f"{PARTS}; 1 client, {HITS} hits, queries of 4 words, {found.per_s:.0f}/s"
-            for name, figure in (("p50", found.p50_ms), ("p95", found.p95_ms)):
-                rows.append(Row(f"search, {size:,} entries of one actor, {name}", "ms", figure, None, None, note))
-        rate = filling.entries / filling.seconds
-        note = f"{CHANGES} changes a batch, one batch after the other, over NATS request and reply"
-        rows.append(Row("batches applied", "changes/s", rate, None, None, note))
-        rows.append(await _put_row(stand, opened, window_s))
-        rows += await _peer_rows(stand, filling, opened, window_s)
-    return rows
+        note = f"{PARTS}; 1 client, {HITS} hits, queries of 4 words, {found.per_s:.0f}/s"
+        for name, figure in (("p50", found.p50_ms), ("p95", found.p95_ms)):
+            rows.append(Row(f"search, {size:,} entries of one actor, {name}", "ms", figure, None, None, note))
+    rate = filling.entries / filling.seconds
+    note = f"{CHANGES} changes a batch, one batch after the other, over NATS request and reply"
+    rows.append(Row("batches applied", "changes/s", rate, None, None, note))
+    rows.append(await _put_row(stand, window_s))
+    return rows + await _peer_rows(stand, filling, window_s)
 
 
-async def _peer_rows(stand: Stand, filling: Filling, opened: Sequence[Connection], window_s: float) -> list[Row]:
+async def _peer_rows(stand: Stand, filling: Filling, window_s: float) -> list[Row]:
     texts = statements(ENTRIES)
     for number in range(ACTORS):
         await filling.fill(actor(number), texts[number::ACTORS])
-    steps = [
-        _searching(stand, each, (actor(turn) for turn in itertools.count(number, CLIENTS)))
-        for number, each in enumerate(opened)
-    ]
-    ours = (await side_by_side({"ours": steps}, window_s))["ours"]
+    async with connections(stand.url("memory"), CLIENTS) as opened:
+        steps = [
+            searching(stand, each, (actor(turn) for turn in itertools.count(number, CLIENTS)))
+            for number, each in enumerate(opened)
+        ]
+        ours = (await side_by_side({"ours": steps}, window_s))["ours"]
     rows = []
     for name, program in PEERS.items():
         dsn = await _database(stand, program)
@@ -134,7 +134,7 @@ async def _peer_rows(stand: Stand, filling: Filling, opened: Sequence[Connection
     return rows
 
 
-async def _put_row(stand: Stand, opened: Sequence[Connection], window_s: float) -> Row:
+async def _put_row(stand: Stand, window_s: float) -> Row:
     texts = itertools.cycle(statements(QUERIES, seed=3))
 
     def client(number: int, connection: Connection) -> Step:
@@ -147,13 +147,14 @@ async def _put_row(stand: Stand, opened: Sequence[Connection], window_s: float) 
 
         return step
 
-    clients = [client(number, each) for number, each in enumerate(opened)]
-    found = (await side_by_side({"ours": clients}, window_s))["ours"]
+    async with connections(stand.url("memory"), CLIENTS) as opened:
+        clients = [client(number, each) for number, each in enumerate(opened)]
+        found = (await side_by_side({"ours": clients}, window_s))["ours"]
     note = f"{PARTS}; {CLIENTS} clients, an actor each, p50 {found.p50_ms:.1f} ms, p95 {found.p95_ms:.1f} ms"
     return Row("entries put", "/s", found.per_s, None, None, note)
 
 
-def _searching(stand: Stand, connection: Connection, actors: Iterator[str]) -> Step:
+def searching(stand: Stand, connection: Connection, actors: Iterator[str]) -> Step:
     asked = itertools.cycle(queries())
 
     async def step() -> None:
@@ -163,7 +164,7 @@ def _searching(stand: Stand, connection: Connection, actors: Iterator[str]) -> S
     return step
 
 
-async def _store_uid(stand: Stand) -> UUID:
+async def store_uid(stand: Stand) -> UUID:
     async with httpx.AsyncClient(timeout=30, headers=stand.headers) as client:
         answer = await client.get(f"{stand.url('memory')}{BASE}/memory-stores/{MEMORY_STORE}")
     return UUID(answer.json()["storage_backend"]["backend_id"])
