@@ -11,8 +11,8 @@ import pytest
 
 from tests.bench import limit
 from tests.bench.client import BadAnswer, connections, request_bytes
-from tests.bench.peer import PeerFailed, measured
 from tests.bench.conversations import Figures, Question
+from tests.bench.peer import PeerFailed, measured
 from tests.bench.report import Machine, Row, Target, at_least, at_most, ordered, warnings, write
 from tests.bench.session_peers import peer_rows
 from tests.bench.windows import Window, percentile, side_by_side, window
