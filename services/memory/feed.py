@@ -8,6 +8,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from uuid import UUID
 
 from libs.chassis.auth import Caller
