@@ -42,7 +42,7 @@ build/peers/.installed: tests/bench/peers/requirements.lock
 	build/peers/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
-bench: .venv build/peers/.installed ## measure, beside the peers, and write build/bench.json; FULL=1 adds the large rows, CONVERSATIONS=dir those of recall
+bench: .venv build/peers/.installed ## measure, beside the peers, and write build/bench.json; FULL=1 adds the large rows
 	$(BIN)/python -m tests.bench
 
 test-containers: .venv ## the integration suite on testcontainers, and the end-to-end test on docker compose

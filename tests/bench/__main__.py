@@ -14,6 +14,7 @@ from rich.console import Console
 
 from tests.bench import peer
 from tests.bench.appends import append_rows
+from tests.bench.conversations import recall_rows
 from tests.bench.distilled import (
     Conversations,
     ReferenceFacts,
@@ -27,8 +28,6 @@ from tests.bench.distilled import (
 from tests.bench.freshness import freshness_rows
 from tests.bench.growth import crowd_rows, growth_rows
 from tests.bench.lanes import lane_rows
-from tests.bench.conversations import recall_rows
-from tests.bench.growth import growth_rows
 from tests.bench.large import large_rows
 from tests.bench.peers.corpus import DIMENSIONS
 from tests.bench.reloads import reload_rows
@@ -45,18 +44,15 @@ from tests.support.scripted_model import scripted_model
 GROUPS = ("start", "append", "reload", "growth", "turn", "freshness", "distilling")
 MODEL_LATENCY_S = 0.2
 DATA = "MEMSTREAM_BENCH_DATA"
-DEADLINE_S = 600.0
-GROUPS = ("append", "reload", "growth", "freshness", "recall", "search")
-MODEL = "minilm"
+EMBEDDER = "minilm"
 DEADLINE_S = 900.0
 FULL_DEADLINE_S = 1800.0
 
 
 class Bench:
-    def __init__(self, groups: Sequence[str], window_s: float, conversations: Path | None, *, full: bool) -> None:
+    def __init__(self, groups: Sequence[str], window_s: float, *, full: bool) -> None:
         self._groups = groups
         self._window_s = window_s
-        self._conversations = conversations
         self._full = full
         self._console = Console(width=None if sys.stdout.isatty() else 120)
         self._begun = time.monotonic()
@@ -86,6 +82,40 @@ class Bench:
                         self._add(await freshness_rows(whole, per_s, replicas=replicas))
         if "distilling" in self._groups:
             await self._distilling()
+        if "recall" in self._groups:
+            await self._recall()
+        if "search" in self._groups:
+            await self._search()
+
+    async def _recall(self) -> None:
+        directory = os.environ.get(DATA)
+        if not directory:
+            self._say(f"{DATA} names no directory: without the recall on real conversations")
+            return
+        self._say("starting Postgres, NATS, the memory service and a small embedding model")
+        async with peer.serving("embedder") as url:
+            variables = {
+                "OPENAI_BASE_URL": url,
+                "EMBEDDING_MODEL": EMBEDDER,
+                "EMBEDDING_DIMENSIONS": str(DIMENSIONS),
+                "EMBEDDING_QUERY_TIMEOUT_S": "10",  # eight at once wait for one core; here no search may do without
+            }
+            async with stand("memory", variables=variables) as one:
+                self.machine = self.machine or await Machine.of(one.postgres_dsn)
+                self._say("recall on conversations")
+                self._add(await recall_rows(one, Path(directory), EMBEDDER))
+
+    async def _search(self) -> None:
+        self._say("starting Postgres, NATS and the memory service")
+        async with stand("memory") as one:
+            self.machine = self.machine or await Machine.of(one.postgres_dsn)
+            self._say("search and writes, then the peers")
+            self._add(await search_rows(one, self._window_s, full=self._full))
+            self._add(await resting_rows(one, "searches"))
+        if self._full:
+            self._say("search in a store of a million entries and among thousands of stores")
+            async with stand("memory") as one:
+                self._add(await large_rows(one, self._window_s))
 
     async def _distilling(self) -> None:
         directory = os.environ.get(DATA)
@@ -110,37 +140,6 @@ class Bench:
                 if conversations is not None:
                     model.behave(ReferenceFacts(conversations).answer)
                     self._add(await reference_rows(whole, conversations))
-
-        if "recall" in self._groups:
-            await self._recall()
-        if "search" in self._groups:
-            self._say("starting Postgres, NATS and the memory service")
-            async with stand("memory") as one:
-                self.machine = self.machine or await Machine.of(one.postgres_dsn)
-                self._say("search and writes, then the peers")
-                self._add(await search_rows(one, self._window_s, full=self._full))
-                self._add(await resting_rows(one, "searches"))
-            if self._full:
-                self._say("search in a store of a million entries and among thousands of stores")
-                async with stand("memory") as one:
-                    self._add(await large_rows(one, self._window_s))
-
-    async def _recall(self) -> None:
-        if self._conversations is None:
-            self._say("no recall: it needs conversations from outside the repository, --conversations DIRECTORY")
-            return
-        self._say("starting Postgres, NATS, the memory service and a small embedding model")
-        async with peer.serving("embedder") as url:
-            variables = {
-                "OPENAI_BASE_URL": url,
-                "EMBEDDING_MODEL": MODEL,
-                "EMBEDDING_DIMENSIONS": str(DIMENSIONS),
-                "EMBEDDING_QUERY_TIMEOUT_S": "10",  # eight at once wait for one core; here no search may do without
-            }
-            async with stand("memory", variables=variables) as one:
-                self.machine = self.machine or await Machine.of(one.postgres_dsn)
-                self._say("recall on conversations")
-                self._add(await recall_rows(one, self._conversations, MODEL))
 
     async def _session(self, one: Stand) -> None:
         self.machine = await Machine.of(one.postgres_dsn)
@@ -186,18 +185,11 @@ async def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="group", help=f"of {', '.join(GROUPS)}; all by default")
     parser.add_argument("--window-s", type=float, default=WINDOW_S, help="the length of a window (%(default)s)")
-    parser.add_argument(
-        "--conversations",
-        type=Path,
-        default=os.environ.get("CONVERSATIONS"),
-        metavar="DIRECTORY",
-        help="conversations.jsonl and questions.jsonl for the recall rows; or the variable CONVERSATIONS",
-    )
     arguments = parser.parse_args()
     if unknown := set(arguments.groups) - set(GROUPS):
         parser.error(f"no such group: {', '.join(sorted(unknown))}")
     full = bool(os.environ.get("FULL"))
-    bench = Bench(arguments.groups or GROUPS, arguments.window_s, arguments.conversations, full=full)
+    bench = Bench(arguments.groups or GROUPS, arguments.window_s, full=full)
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):

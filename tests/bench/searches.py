@@ -121,10 +121,10 @@ async def _peer_rows(stand: Stand, filling: Filling, window_s: float) -> list[Ro
             for number, each in enumerate(opened)
         ]
         ours = (await side_by_side({"ours": steps}, window_s))["ours"]
+    await _make_vector_extension(stand.peers_dsn)
     rows = []
     for name, program in PEERS.items():
-        dsn = await _database(stand, program)
-        theirs = await peer.measured(program, dsn, str(window_s * 3))
+        theirs = await peer.measured(program, stand.peers_dsn, str(window_s * 3))
         note = (
             f"{PARTS}; {ENTRIES:,} entries over {ACTORS} actors, {CLIENTS} clients, ours over HTTP,"
             f" p50 {ours.p50_ms:.1f} ms; {name} in process, with vectors that cost nothing to make,"
@@ -170,12 +170,9 @@ async def store_uid(stand: Stand) -> UUID:
     return UUID(answer.json()["storage_backend"]["backend_id"])
 
 
-async def _database(stand: Stand, name: str) -> str:
-    """A database with vectors on the same Postgres."""
-    dsn = await stand.create_database(name)
+async def _make_vector_extension(dsn: str) -> None:
     connection = await asyncpg.connect(dsn, timeout=30)
     try:
-        await connection.execute("create extension vector")
+        await connection.execute("create extension if not exists vector")
     finally:
         await connection.close()
-    return dsn

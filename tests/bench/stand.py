@@ -85,7 +85,6 @@ class Stand:
     peers_dsn: str
     nats_url: str
     dsns: Mapping[str, str]
-    postgres: EmbeddedPostgres
 
     def url(self, service: str) -> str:
         return self.services[service].url
@@ -148,7 +147,6 @@ async def stand(
                 postgres.dsn(PEERS_DATABASE),
                 nats.url,
                 dsns,
-                postgres,
             )
             if "session" in services:
                 await made.post("session", f"/session-stores?session_store_id={SESSION_STORE}", {})
