@@ -8,7 +8,6 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from uuid import UUID
 
 from libs.chassis.auth import Caller

@@ -7,7 +7,7 @@ times a second. On a miss the distiller is asked once to hurry, and says whether
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID

@@ -41,7 +41,7 @@ from tests.bench.turns import turn_rows
 from tests.bench.windows import WINDOW_S
 from tests.support.scripted_model import scripted_model
 
-GROUPS = ("start", "append", "reload", "growth", "turn", "freshness", "distilling")
+GROUPS = ("start", "append", "reload", "growth", "turn", "freshness", "distilling", "recall", "search")
 MODEL_LATENCY_S = 0.2
 DATA = "MEMSTREAM_BENCH_DATA"
 EMBEDDER = "minilm"
