@@ -3,7 +3,7 @@
 The directory that `MEMSTREAM_BENCH_DATA` names holds `conversations.jsonl` (`actor_id`, `turn_id`, `speaker`, `item`)
 and `questions.jsonl` (`actor_id`, `question`, `evidence`: the turns that hold the answer, `category`). Each turn is put
 as one entry, each question is a search of its actor. recall@k is the share of a question's evidence among the first
-k hits, averaged over questions; MRR is one over the place of the first. Questions without an answer count for no target.
+k hits, a mean over questions; MRR is one over the place of the first. Questions without an answer count for no target.
 """
 
 import asyncio
