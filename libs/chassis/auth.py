@@ -6,10 +6,11 @@ differ by 30 s. A checked token is remembered by its SHA-256 until it expires or
 
 import asyncio
 import hashlib
+import math
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -36,12 +37,16 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`principal` equals a grant's principal name: an e-mail or a client id. An admin manages, but reads no data."""
+    """`principal` equals a grant's principal name: an e-mail or a client id. An admin manages, but reads no data.
+
+    `expires_at`: until when the token serves, in seconds since the epoch.
+    """
 
     principal_type: PrincipalType
     principal: str
     workspace_id: int
     admin: bool = False
+    expires_at: float = field(default=math.inf, compare=False)
 
     def require_admin(self) -> None:
         if not self.admin:
@@ -116,7 +121,8 @@ class Verifier:
             raise Unauthenticated("The token has expired.") from None
         except (InvalidTokenError, ValueError, TypeError, OverflowError) as error:
             raise Unauthenticated(f"The token is not valid: {type(error).__name__}.") from None
-        return min(int(claims["exp"]), LATEST_S) + LEEWAY_S, self._caller_of(claims)
+        expires_at = min(int(claims["exp"]), LATEST_S) + LEEWAY_S
+        return expires_at, replace(self._caller_of(claims), expires_at=expires_at)
 
     def _caller_of(self, claims: Mapping[str, Any]) -> Caller:
         settings = self._settings

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 import openai
 from pydantic import BaseModel, ValidationError
 
+from libs.chassis.breaker import Breaker, pause_s
 from libs.chassis.logs import logger
 from libs.chassis.models import NamedModel, WrongModels, read_models
 from libs.chassis.texts import is_storable
@@ -26,7 +27,6 @@ from services.distiller.settings import DistillerSettings
 from services.distiller.store.batches import Spent
 
 BUILTIN = "builtin.extractive"
-PROBE_INTERVAL_S = 30.0
 MAX_TOKENS = 10**9
 FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.DOTALL)
 ShapeT = TypeVar("ShapeT", bound=BaseModel)
@@ -98,35 +98,6 @@ class Extractive:
         """Nothing is open."""
 
 
-class Breaker:
-    """Open after a failure of the provider: then one probe at a time, when its pause is over."""
-
-    def __init__(self, provider: str) -> None:
-        self._provider = provider
-        self.open_until: float | None = None
-
-    @property
-    def is_open(self) -> bool:
-        return self.open_until is not None
-
-    def check(self) -> None:
-        """Raises `ProviderFailure` while the breaker is open; lets one probe through after the pause."""
-        if self.open_until is None:
-            return
-        now = asyncio.get_running_loop().time()
-        if now < self.open_until:
-            raise ProviderFailure("the model's endpoint is failing", self._provider, self.open_until - now)
-        self.open_until = now + PROBE_INTERVAL_S
-
-    def failed(self, pause_s: float) -> None:
-        self.open_until = asyncio.get_running_loop().time() + pause_s
-
-    def passed(self) -> bool:
-        """Closes it; True when it was open."""
-        was_open, self.open_until = self.is_open, None
-        return was_open
-
-
 class ChatCompletions:
     """Any OpenAI-compatible server: Chat Completions with a JSON schema, or plain JSON where a server lacks that."""
 
@@ -147,7 +118,7 @@ class ChatCompletions:
             timeout=timeout_s,
         )
         self._schema_refused = False
-        self.breaker = Breaker(self.provider)
+        self.breaker = Breaker()
 
     async def ask(self, lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructions: str | None) -> Reply:
         fresh = sum(not line.context for line in lines)
@@ -155,7 +126,8 @@ class ChatCompletions:
 
     async def complete(self, messages: list[dict[str, str]], shape: type[BaseModel], parts: int) -> Reply:
         """The answer to a question of so many parts; `Truncated` names them, since fewer would fit."""
-        self.breaker.check()
+        if wait_s := self.breaker.wait_s():
+            raise ProviderFailure("the model's endpoint is failing", self.provider, wait_s)
         try:
             async with asyncio.timeout(self._timeout_s):
                 try:
@@ -219,9 +191,8 @@ class ChatCompletions:
         """Whose failure a status is: 429, 402, 5xx and a refused key are the provider's; what is left is the lane's."""
         status = error.status_code
         if status in (401, 402, 403, 404, 408, 409, 429) or status >= 500:
-            after = error.response.headers.get("retry-after", "")
-            pause = float(after) if after.replace(".", "", 1).isdigit() else PROBE_INTERVAL_S
-            return ProviderFailure(f"the model's endpoint answered {status}", self.provider, min(pause, 3600.0))
+            pause = pause_s(error.response.headers.get("retry-after"))
+            return ProviderFailure(f"the model's endpoint answered {status}", self.provider, pause)
         return LaneFailure(f"the model's endpoint refused the request with {status}")
 
 

@@ -31,6 +31,8 @@ from services.memory.api.stores import store_routes
 from services.memory.api.versions import version_routes
 from services.memory.api.watch import watch_routes
 from services.memory.consolidation import EntryReader
+from services.memory.embedding import Embedding
+from services.memory.embeddings import Embeddings
 from services.memory.evidence import Evidence
 from services.memory.feed import Feed
 from services.memory.freshness import Freshness, Wakers
@@ -51,11 +53,13 @@ from services.memory.store.progress import Progress
 from services.memory.store.purge import PURGE
 from services.memory.store.related import Distilling
 from services.memory.store.rewriting import Rewritable
+from services.memory.store.vectors import DROP_UNWANTED, Vectors
 from services.memory.store.versions import Versions
 from services.memory.stores import MEMORY_STORE
 from services.memory.turns import Turns
 
 RETENTION_INTERVAL_S = 3600.0
+PENDING_INTERVAL_S = 60.0
 REVISIONS = Path(__file__).parent / "migrations"
 
 
@@ -66,7 +70,23 @@ def build(settings: MemorySettings, metrics: chassis_metrics.Metrics | None = No
     wakers = Wakers()
     entries = Entries(chassis.database, chassis.unit_of_work, indexing, settings.limits, Turns(), wakers.wake)
     versions = Versions(chassis.database)
-    search = Search(Index(chassis.database), versions, indexing)
+    counted = Metrics(chassis.metrics.registry)
+    embeddings = Embeddings.of(settings, counted)
+    chassis.close_with(embeddings.close)
+    vectors = Vectors(chassis.database, chassis.unit_of_work)
+    for embedder in embeddings.embedders:
+        embedding = Embedding(
+            vectors,
+            embedder,
+            counted,
+            batch=settings.embedding_batch,
+            timeout_s=settings.embedding_timeout_s,
+            interval_s=settings.embedding_interval_s,
+        )
+        wakers.listeners.append(embedding.wake)
+        chassis.every("embed", settings.embedding_interval_s, embedding.work, embedding.awake)
+        chassis.every("count_pending_vectors", PENDING_INTERVAL_S, embedding.count)
+    search = Search(Index(chassis.database), versions, indexing, embeddings)
     erasures = Erasures(chassis.database, chassis.unit_of_work, indexing)
     freshness = Freshness(Progress(chassis.database), chassis.bus, wakers)
     handlers = Handlers(
@@ -76,7 +96,7 @@ def build(settings: MemorySettings, metrics: chassis_metrics.Metrics | None = No
         Distilling(chassis.database),
         search,
         erasures,
-        Metrics(chassis.metrics.registry),
+        counted,
     )
     chassis.bus.consume(MemoriesDistilled, handlers.on_memories_distilled)
     chassis.bus.consume(SessionActorErased, handlers.on_session_actor_erased)
@@ -101,11 +121,16 @@ def build(settings: MemorySettings, metrics: chassis_metrics.Metrics | None = No
 
     chassis.every("retention", RETENTION_INTERVAL_S, retain)
     chassis.housekeep(
-        PURGE, reanalysis(indexing), expiring("batches", "30 days"), expiring("erasures", "30 days"), EXPIRE_CHANGES
+        PURGE,
+        reanalysis(indexing),
+        DROP_UNWANTED,
+        expiring("batches", "30 days"),
+        expiring("erasures", "30 days"),
+        EXPIRE_CHANGES,
     )
     routers = [
-        store_routes(stores, settings.limits, settings.default_language),
         entry_routes(stores, entries, versions, search, freshness, Evidence(chassis.bus), settings.limits),
+        store_routes(stores, settings.limits, indexing, embeddings, vectors),
         version_routes(stores, entries, versions, settings.limits),
         watch_routes(stores, Feed(Changes(chassis.database), wakers), settings.limits),
         erasure_routes(stores, erasures, settings.limits),

@@ -1,11 +1,12 @@
 """Watching an actor's memory: the change feed as server-sent events.
 
 The table is the truth and any replica can go on from any place in it; news on the bus, or of a write here, only shorten
-the wait. The grant is read again with every look.
+the wait. The grant is read again with every look, and the token's end is the watch's.
 """
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from uuid import UUID
 
@@ -36,12 +37,12 @@ class Feed:
     async def events(
         self, caller: Caller, store_id: str, store_uid: UUID, actor_id: str | None, place: Place, *, reset: bool
     ) -> AsyncIterator[str]:
-        """Server-sent events, for ever; ends when the store or the grant is gone, or the database is away."""
+        """Server-sent events until the token expires, the store or the grant is gone, or the database is away."""
         yield _event("reset" if reset else "ready", place, {})
         loop = asyncio.get_running_loop()
         spoken_at = loop.time()
         async with self._wakers.listening(store_uid) as news:
-            while True:
+            while time.time() < caller.expires_at:
                 news.clear()
                 try:
                     changes = await self._changes.after(caller, store_uid, actor_id, place)

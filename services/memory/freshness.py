@@ -46,14 +46,17 @@ class Settled:
 
 
 class Wakers:
-    """Who waits for news of a store, on this replica."""
+    """Who waits for news of a store, on this replica; `listeners` hear of every store."""
 
     def __init__(self) -> None:
+        self.listeners: list[Callable[[UUID], None]] = []
         self._waiting: defaultdict[UUID, set[asyncio.Event]] = defaultdict(set)
 
     def wake(self, store_uid: UUID) -> None:
         for event in self._waiting.get(store_uid, ()):
             event.set()
+        for listener in self.listeners:
+            listener(store_uid)
 
     @asynccontextmanager
     async def listening(self, store_uid: UUID) -> AsyncIterator[asyncio.Event]:

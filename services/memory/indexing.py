@@ -8,6 +8,8 @@ from services.memory.text import TEXT_ANALYSIS_VERSION
 
 # About 4 ms of analysis; more would hold up everybody else.
 INLINE_CHARS = 16_000
+# What the context of a small embedding model holds, many times over.
+EMBEDDED_CHARS = 8_000
 
 
 class Indexing:
@@ -34,3 +36,9 @@ class Indexing:
             language=language,
             weights=self.weights,
         )
+
+
+def embedded_text(path: str, content: str | None, description: str | None) -> str:
+    """What the vector of an entry is made of: its words, or those of its path when it has no other."""
+    words = "\n".join(text for text in (description, content) if text and text.strip())
+    return (words or path.removesuffix(".md").replace("/", " "))[:EMBEDDED_CHARS]

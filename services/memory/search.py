@@ -1,14 +1,16 @@
-"""A query becomes terms in the language that the actor's entries were analysed in, and terms become ranked entries."""
+"""A query becomes terms and a vector, as the actor's entries were analysed and embedded, and these ranked entries."""
 
 import asyncio
 from collections import Counter
+from dataclasses import dataclass
 from uuid import UUID
 
 from libs.chassis.auth import Caller
+from services.memory.embeddings import Embeddings
 from services.memory.indexing import INLINE_CHARS, Indexing
 from services.memory.ranking import Posting, Statistics, score
 from services.memory.store.entries import Filter
-from services.memory.store.index import Asked, Index
+from services.memory.store.index import Asked, Hits, Index, Near
 from services.memory.store.records import Found
 from services.memory.store.versions import Moment, Versions, newest, scored
 from services.memory.text import query_terms
@@ -17,27 +19,43 @@ REMEMBERED = 100_000
 RELATED_CHARS = 2000
 
 
-class Search:
-    """Remembers the language of each store; a wrong guess costs one more statement, never a wrong answer."""
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What an actor's entries are found by: the language of their terms and the space of their vectors."""
 
-    def __init__(self, index: Index, versions: Versions, indexing: Indexing) -> None:
+    language: str
+    space: str = ""
+
+
+class Search:
+    """Remembers the sight of each store; a wrong guess costs one more statement, never a wrong answer."""
+
+    def __init__(self, index: Index, versions: Versions, indexing: Indexing, embeddings: Embeddings) -> None:
         self._index = index
         self._versions = versions
         self._indexing = indexing
-        self._languages: dict[UUID, str] = {}
+        self._embeddings = embeddings
+        self._sights: dict[UUID, Sight] = {}
 
     async def search(self, caller: Caller, store_uid: UUID, asked: Asked) -> list[Found]:
         """Best first; nothing that answers no part of the query."""
-        guess = self._languages.get(store_uid, self._indexing.language)
-        hits = await self._index.search(caller, store_uid, asked, await terms_of(asked.query, guess))
-        actual = hits.language or self._indexing.language
+        guess = self._guess(store_uid)
+        hits = await self._look(caller, store_uid, asked, guess)
+        if hits.language is None:
+            return hits.found
+        actual = Sight(hits.language, hits.space)
         if actual != guess:
             self._remember(store_uid, actual)
-            hits = await self._index.search(caller, store_uid, asked, await terms_of(asked.query, actual))
+            hits = await self._look(caller, store_uid, asked, actual)
         return hits.found
 
+    async def _look(self, caller: Caller, store_uid: UUID, asked: Asked, sight: Sight) -> Hits:
+        vector = await self._embeddings.query(asked.query, sight.space)
+        near = None if vector is None else Near(vector, sight.space)
+        return await self._index.search(caller, store_uid, asked, await terms_of(asked.query, sight.language), near)
+
     async def search_then(self, caller: Caller, store_uid: UUID, asked: Asked, moment: Moment) -> list[Found]:
-        """Ranks what held at another time, by the same rules; nothing is indexed for it."""
+        """Ranks what held at another time by its words; nothing is indexed or embedded for it."""
         language = await self._versions.check_searchable(caller, store_uid, asked.actor_id)
         held = await self._versions.at(caller, store_uid, asked.actor_id, moment, Filter(), None, None)
         ranked = await asyncio.to_thread(
@@ -65,14 +83,14 @@ class Search:
 
     async def related(self, store_uid: UUID, actor_id: str, texts: list[str], limit: int) -> list[Found]:
         """The best entries for each text in turn, without doubles."""
-        language = self._languages.get(store_uid, self._indexing.language)
+        language = self._guess(store_uid).language
         found: dict[UUID, Found] = {}
         ranks: list[list[Found]] = []
         for text in texts:
             hits = await self._index.related(store_uid, actor_id, query_terms(text[:RELATED_CHARS], language), limit)
             if hits.language is not None and hits.language != language:
                 language = hits.language
-                self._remember(store_uid, language)
+                self._remember(store_uid, Sight(language, self._guess(store_uid).space))
                 terms = query_terms(text[:RELATED_CHARS], language)
                 hits = await self._index.related(store_uid, actor_id, terms, limit)
             ranks.append(hits.found)
@@ -82,10 +100,13 @@ class Search:
                     found.setdefault(hits_of_text[rank].entry.entry_uid, hits_of_text[rank])
         return list(found.values())
 
-    def _remember(self, store_uid: UUID, language: str) -> None:
-        if len(self._languages) >= REMEMBERED:
-            self._languages.clear()
-        self._languages[store_uid] = language
+    def _guess(self, store_uid: UUID) -> Sight:
+        return self._sights.get(store_uid) or Sight(self._indexing.language)
+
+    def _remember(self, store_uid: UUID, sight: Sight) -> None:
+        if len(self._sights) >= REMEMBERED:
+            self._sights.clear()
+        self._sights[store_uid] = sight
 
 
 async def terms_of(query: str, language: str) -> list[str]:

@@ -31,7 +31,17 @@ async def make_databases(postgres: EmbeddedPostgres) -> dict[str, str]:
             await connection.execute(f'revoke connect on database "{name}" from public')
     finally:
         await connection.close()
+    await _make_vector_extension(postgres)
     return {name: postgres.dsn(name, name) for name in SERVICES}
+
+
+async def _make_vector_extension(postgres: EmbeddedPostgres) -> None:
+    """Only a superuser may; the memory service's migrations find it there."""
+    connection = await asyncpg.connect(postgres.dsn("memory"), timeout=30)
+    try:
+        await connection.execute("create extension if not exists vector")
+    finally:
+        await connection.close()
 
 
 async def migrate(urls: Mapping[str, str]) -> None:

@@ -12,7 +12,9 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
+from tests.bench import peer
 from tests.bench.appends import append_rows
+from tests.bench.conversations import recall_rows
 from tests.bench.distilled import (
     Conversations,
     ReferenceFacts,
@@ -26,9 +28,12 @@ from tests.bench.distilled import (
 from tests.bench.freshness import freshness_rows
 from tests.bench.growth import crowd_rows, growth_rows
 from tests.bench.lanes import lane_rows
+from tests.bench.large import large_rows
+from tests.bench.peers.corpus import DIMENSIONS
 from tests.bench.reloads import reload_rows
 from tests.bench.report import Machine, Row, show, write
 from tests.bench.resting import resting_rows
+from tests.bench.searches import search_rows
 from tests.bench.session_peers import Peers, session_peers
 from tests.bench.stand import BUILD, SERVICES, Stand, stand
 from tests.bench.starts import start_rows
@@ -36,10 +41,11 @@ from tests.bench.turns import turn_rows
 from tests.bench.windows import WINDOW_S
 from tests.support.scripted_model import scripted_model
 
-GROUPS = ("start", "append", "reload", "growth", "turn", "freshness", "distilling")
+GROUPS = ("start", "append", "reload", "growth", "turn", "freshness", "distilling", "recall", "search")
 MODEL_LATENCY_S = 0.2
 DATA = "MEMSTREAM_BENCH_DATA"
-DEADLINE_S = 600.0
+EMBEDDER = "minilm"
+DEADLINE_S = 900.0
 FULL_DEADLINE_S = 1800.0
 
 
@@ -76,6 +82,40 @@ class Bench:
                         self._add(await freshness_rows(whole, per_s, replicas=replicas))
         if "distilling" in self._groups:
             await self._distilling()
+        if "recall" in self._groups:
+            await self._recall()
+        if "search" in self._groups:
+            await self._search()
+
+    async def _recall(self) -> None:
+        directory = os.environ.get(DATA)
+        if not directory:
+            self._say(f"{DATA} names no directory: without the recall on real conversations")
+            return
+        self._say("starting Postgres, NATS, the memory service and a small embedding model")
+        async with peer.serving("embedder") as url:
+            variables = {
+                "OPENAI_BASE_URL": url,
+                "EMBEDDING_MODEL": EMBEDDER,
+                "EMBEDDING_DIMENSIONS": str(DIMENSIONS),
+                "EMBEDDING_QUERY_TIMEOUT_S": "10",  # eight at once wait for one core; here no search may do without
+            }
+            async with stand("memory", variables=variables) as one:
+                self.machine = self.machine or await Machine.of(one.postgres_dsn)
+                self._say("recall on conversations")
+                self._add(await recall_rows(one, Path(directory), EMBEDDER))
+
+    async def _search(self) -> None:
+        self._say("starting Postgres, NATS and the memory service")
+        async with stand("memory") as one:
+            self.machine = self.machine or await Machine.of(one.postgres_dsn)
+            self._say("search and writes, then the peers")
+            self._add(await search_rows(one, self._window_s, full=self._full))
+            self._add(await resting_rows(one, "searches"))
+        if self._full:
+            self._say("search in a store of a million entries and among thousands of stores")
+            async with stand("memory") as one:
+                self._add(await large_rows(one, self._window_s))
 
     async def _distilling(self) -> None:
         directory = os.environ.get(DATA)

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,3 +46,17 @@ async def measured(program: str, *arguments: str, python: Path = PYTHON) -> Any:
     except (IndexError, ValueError):
         tail = complaints.decode(errors="replace").splitlines()[-10:]
         raise PeerFailed(f"{program} ended with status {process.returncode}:\n" + "\n".join(tail)) from None
+
+
+@asynccontextmanager
+async def serving(program: str, *, python: Path = PYTHON) -> AsyncIterator[str]:
+    """The address that a program prints, while it serves."""
+    process = await asyncio.create_subprocess_exec(
+        python, "-m", f"tests.bench.peers.{program}", cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        yield (await process.stdout.readline()).decode().strip()
+    finally:
+        process.kill()
+        await process.wait()

@@ -148,7 +148,8 @@ async def stand(
                 nats.url,
                 dsns,
             )
-            await made.post("session", f"/session-stores?session_store_id={SESSION_STORE}", {})
+            if "session" in services:
+                await made.post("session", f"/session-stores?session_store_id={SESSION_STORE}", {})
             yield made
         except Exception:
             for service in running.values():

@@ -65,9 +65,9 @@ async def test_nothing_of_an_erased_actor_is_left(memory: Memory) -> None:
     database = chassis_of(memory.app).database
     for table in sorted(set(TABLES) - set(RECEIPTS)):
         column = "resource" if table == "idempotency_keys" else "actor_id"
-        if table == "entry_terms":
-            left = "select count(*) from entry_terms where actor_no not in (select actor_no from actor_stats)"
-            assert await database.fetchval(left) == 0
+        if table in ("entry_terms", "entry_vectors"):
+            left = f"select count(*) from {table} where actor_no not in (select actor_no from actor_stats)"
+            assert await database.fetchval(left) == 0, table
         elif column == "resource":
             assert await database.fetchval("select count(*) from idempotency_keys") == 0
         else:
@@ -199,3 +199,17 @@ async def test_a_restored_fact_is_erased_with_what_it_rests_on(memory: Memory) -
     assert await contents(memory) == ["by an agent"]
     told = await memory.ok("GET", f"{url}/versions")
     assert [version["content"] for version in told["versions"]] == ["by an agent"]
+
+
+async def test_a_repeated_erasure_answers_its_receipt_and_spares_what_came_since(memory: Memory) -> None:
+    await memory.add("ana", "/a.md", "one")
+    key = {"Idempotency-Key": "forget ana"}
+
+    first = await erase(memory, headers=key)
+    await memory.add("ana", "/a.md", "a fresh start")
+    repeat = await memory.client.post(memory.url("/actors:erase"), json={"actor_id": "ana"}, headers=key)
+
+    assert repeat.json() == first
+    assert repeat.headers["Idempotent-Replayed"] == "true"
+    assert await contents(memory) == ["a fresh start"]
+    assert len(await announced(memory)) == 1

@@ -194,3 +194,16 @@ async def test_a_watch_ends_when_the_grant_does(memory: Memory, replica: str, ke
             lines = [line async for line in answer.aiter_lines()]
 
     assert "event: ready" in lines
+
+
+async def test_a_watch_ends_when_the_token_does(memory: Memory, replica: str, keys: Keys) -> None:
+    headers = keys.header(ttl_s=-27)  # 30 s of leeway leave it three
+
+    async with (
+        httpx.AsyncClient(base_url=replica, headers=headers, timeout=30) as client,
+        client.stream("GET", memory.url("/entries:watch")) as answer,
+    ):
+        async with asyncio.timeout(20):
+            lines = [line async for line in answer.aiter_lines()]
+
+    assert "event: ready" in lines

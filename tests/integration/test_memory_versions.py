@@ -185,3 +185,21 @@ async def test_content_may_not_grow_over_its_limit(memory: Memory) -> None:
     body = {"actor_id": "ana", "path": "/a.md", "content": "yy", "append": True}
 
     assert await memory.code("POST", memory.url("/entries:put"), json=body) == (400, "INVALID_PARAMETER_VALUE")
+
+
+async def test_a_repeated_restore_adds_one_version(memory: Memory) -> None:
+    made = await memory.add("ana", "/a.md", "one")
+    url = f"/api/2.0/agents/{made['name']}"
+    await memory.ok("PATCH", url, params={"update_mask": "content"}, json={"content": "two"})
+    key = {"Idempotency-Key": "restore"}
+
+    first, second, other = [
+        await memory.client.post(f"{url}:restore", json={"version": version}, headers=key) for version in (1, 1, 2)
+    ]
+
+    assert first.json() == second.json()
+    assert first.json()["version"] == 3
+    assert "Idempotent-Replayed" not in first.headers
+    assert second.headers["Idempotent-Replayed"] == "true"
+    assert (other.status_code, other.json()["error_code"]) == (409, "ABORTED")
+    assert len((await memory.ok("GET", f"{url}/versions"))["versions"]) == 3

@@ -96,9 +96,11 @@ class Memory:
 
 
 @asynccontextmanager
-async def memory_service(postgres: PostgresServer, keys: Keys, nats_url: str | None = None) -> AsyncIterator[Memory]:
+async def memory_service(
+    postgres: PostgresServer, keys: Keys, nats_url: str | None = None, **more: Any
+) -> AsyncIterator[Memory]:
     async with database(postgres, "memory", REVISIONS) as dsn:
-        app = build(settings(dsn, keys, nats_url or NOWHERE))
+        app = build(settings(dsn, keys, nats_url or NOWHERE, **more))
         async with running(app, keys, bus=nats_url is not None) as client:
             memory = Memory(app, client, keys, dsn)
             await memory.make_store(memory.store)

@@ -290,18 +290,29 @@ class ScriptedModel:
 @asynccontextmanager
 async def scripted_model() -> AsyncIterator[ScriptedModel]:
     model = ScriptedModel()
-    app = Starlette(routes=[Route("/v1/chat/completions", model._complete, methods=["POST"])])
+    async with listening(Route("/v1/chat/completions", model._complete, methods=["POST"])) as url:
+        model.url = f"{url}/v1"
+        yield model
+
+
+@asynccontextmanager
+async def listening(*routes: Route) -> AsyncIterator[str]:
+    """The address of a server with these routes."""
     port = free_port()
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=port, log_config=None, lifespan="off", timeout_graceful_shutdown=0
+        Starlette(routes=routes),
+        host="127.0.0.1",
+        port=port,
+        log_config=None,
+        lifespan="off",
+        timeout_graceful_shutdown=0,
     )
     server = uvicorn.Server(config)
     server.capture_signals = nullcontext  # type: ignore[assignment]  # pytest keeps its own handlers
     serving = asyncio.create_task(server.serve())
     await until(lambda: server.started)
-    model.url = f"http://127.0.0.1:{port}/v1"
     try:
-        yield model
+        yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
         await asyncio.wait([serving])

@@ -11,6 +11,7 @@ import pytest
 
 from tests.bench import limit
 from tests.bench.client import BadAnswer, connections, request_bytes
+from tests.bench.conversations import Figures, Question
 from tests.bench.peer import PeerFailed, measured
 from tests.bench.report import Machine, Row, Target, at_least, at_most, ordered, warnings, write
 from tests.bench.session_peers import peer_rows
@@ -221,3 +222,13 @@ def test_a_limit_far_below_the_reference_machine_is_told(limit_per_s: float, exp
     row = Row("append 2 items, 8 clients", "/s", 2000, limit_per_s, Target("≥", 0.18), "")
 
     assert len(warnings([row])) == expected
+
+
+def test_recall_is_the_share_of_the_evidence_among_the_first_hits() -> None:
+    found = [f"D1:{number}" for number in range(1, 11)]
+    answered = [
+        (Question("ana", "q", "c", frozenset({"D1:2", "D1:7"})), found),
+        (Question("ana", "q", "c", frozenset({"D9:9"})), found),
+    ]
+
+    assert Figures.of(answered) == Figures(at_5=0.25, at_10=0.5, mrr=0.25)

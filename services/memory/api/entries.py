@@ -11,6 +11,7 @@ from libs.chassis.errors import InvalidParameter
 from libs.chassis.http import Authenticated, json_response
 from libs.chassis.idempotency import REPLAYED, IdempotencyKey
 from libs.chassis.masks import update_mask
+from libs.chassis.openapi import TAKES_KEY
 from libs.chassis.paging import decode_token, encode_token, page_size
 from libs.chassis.stores import Stores
 from libs.chassis.texts import check_actor
@@ -32,6 +33,7 @@ from services.memory.api.checks import (
     sent_text,
 )
 from services.memory.api.requests import EntryBody, PutBody, SearchBody
+from services.memory.api.shapes import Hits, MemoryEntry, MemoryEntryPage, Nothing, answering
 from services.memory.api.stores import in_store
 from services.memory.api.wire import entry_body, found_body, settled_body, shape_of
 from services.memory.domain import AGENT, DREAMER
@@ -58,7 +60,31 @@ def entry_routes(
 ) -> APIRouter:
     router = APIRouter(prefix=f"{BASE}/{MEMORY_STORES}/{{store_id}}", tags=["memory entries"])
 
-    @router.post("/entries")
+    # First of all: routes are tried in their order, and this one is asked most.
+    @router.post("/entries:search", **answering(Hits))
+    async def search_entries(store_id: str, caller: Authenticated, body: SearchBody) -> Response:
+        actor_id = check_actor(body.actor_id, limits)
+        query = checked_query(body.query, limits)
+        shape = shape_of(body.view, body.read_mask)
+        limit = search_limit(body, limits)
+        wanted = checked_filter(None, body.path_prefix, body.session_id, limits)
+        moment = checked_moment(body.as_of, body.known_at)
+        asked = Asked(actor_id, query, wanted, body.min_score or 0.0, limit)
+
+        waiting = checked_waiting(actor_id, body.wait_for, body.max_wait_ms)
+
+        async def read(uid: UUID) -> tuple[Settled | None, list[Found]]:
+            settled = None if waiting is None else await freshness.wait(caller, uid, *waiting)
+            if moment is None:
+                return settled, await search.search(caller, uid, asked)
+            return settled, await search.search_then(caller, uid, asked, moment)
+
+        settled, found = await in_store(stores, caller, store_id, read)
+        shaped = [shape(found_body(store_id, hit)) for hit in found]
+        results = [{"managed_memory_entry": each, "score": hit.score} for each, hit in zip(shaped, found, strict=True)]
+        return json_response({"results": results, "managed_memory_entries": shaped} | settled_body(settled))
+
+    @router.post("/entries", **answering(MemoryEntry), openapi_extra=TAKES_KEY)
     async def create_entry(
         store_id: str,
         request: Request,
@@ -94,7 +120,7 @@ def entry_routes(
         )
         return json_response(entry_body(store_id, entry, None), headers=REPLAYED if replayed else None)
 
-    @router.post("/entries:put")
+    @router.post("/entries:put", **answering(MemoryEntry), openapi_extra=TAKES_KEY)
     async def put_entry(store_id: str, request: Request, caller: Authenticated, body: PutBody) -> Response:
         actor_id = check_actor(body.actor_id, limits)
         path = checked_path(body.path, limits)
@@ -124,7 +150,7 @@ def entry_routes(
         )
         return json_response(entry_body(store_id, entry, None), headers=REPLAYED if replayed else None)
 
-    @router.get("/entries")
+    @router.get("/entries", **answering(MemoryEntryPage))
     async def list_entries(
         store_id: str,
         caller: Authenticated,
@@ -142,7 +168,7 @@ def entry_routes(
         known_at: str | None = None,
         view: str | None = None,
         read_mask: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Response:
         actor = sent_text("actor_id", check_actor(actor_id, limits))
         shape = shape_of(view, read_mask)
         wanted = checked_filter(path, path_prefix, session_id, limits)
@@ -166,32 +192,9 @@ def entry_routes(
         if len(found) > limit:
             last = found[limit - 1].entry
             page["next_page_token"] = encode_token(scope, [last.path, str(last.entry_uid)])
-        return page | settled_body(settled)
+        return json_response(page | settled_body(settled))
 
-    @router.post("/entries:search")
-    async def search_entries(store_id: str, caller: Authenticated, body: SearchBody) -> dict[str, Any]:
-        actor_id = check_actor(body.actor_id, limits)
-        query = checked_query(body.query, limits)
-        shape = shape_of(body.view, body.read_mask)
-        limit = search_limit(body, limits)
-        wanted = checked_filter(None, body.path_prefix, body.session_id, limits)
-        moment = checked_moment(body.as_of, body.known_at)
-        asked = Asked(actor_id, query, wanted, body.min_score or 0.0, limit)
-
-        waiting = checked_waiting(actor_id, body.wait_for, body.max_wait_ms)
-
-        async def read(uid: UUID) -> tuple[Settled | None, list[Found]]:
-            settled = None if waiting is None else await freshness.wait(caller, uid, *waiting)
-            if moment is None:
-                return settled, await search.search(caller, uid, asked)
-            return settled, await search.search_then(caller, uid, asked, moment)
-
-        settled, found = await in_store(stores, caller, store_id, read)
-        shaped = [shape(found_body(store_id, hit)) for hit in found]
-        results = [{"managed_memory_entry": each, "score": hit.score} for each, hit in zip(shaped, found, strict=True)]
-        return {"results": results, "managed_memory_entries": shaped} | settled_body(settled)
-
-    @router.get("/entries/{entry_id}")
+    @router.get("/entries/{entry_id}", **answering(MemoryEntry))
     async def get_entry(
         store_id: str,
         entry_id: str,
@@ -200,7 +203,7 @@ def entry_routes(
         known_at: str | None = None,
         view: str | None = None,
         read_mask: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> Response:
         shape = shape_of(view, read_mask)
         moment = checked_moment(as_of, known_at)
 
@@ -210,16 +213,16 @@ def entry_routes(
             return await versions.get(caller, uid, sent(entry_id), moment)
 
         found = await in_store(stores, caller, store_id, read)
-        return shape(found_body(store_id, found))
+        return json_response(shape(found_body(store_id, found)))
 
-    @router.patch("/entries/{entry_id}")
+    @router.patch("/entries/{entry_id}", **answering(MemoryEntry))
     async def update_entry(
         store_id: str,
         entry_id: str,
         caller: Authenticated,
         body: EntryBody = BLANK_ENTRY,
         mask: Annotated[str | None, Query(alias="update_mask")] = None,
-    ) -> dict[str, Any]:
+    ) -> Response:
         paths = update_mask(mask, ("content", "description"))
         check_texts(body, limits)
         entry = await in_store(
@@ -236,13 +239,13 @@ def entry_routes(
                 now=datetime.now(UTC),
             ),
         )
-        return entry_body(store_id, entry, None)
+        return json_response(entry_body(store_id, entry, None))
 
-    @router.delete("/entries/{entry_id}")
-    async def delete_entry(store_id: str, entry_id: str, caller: Authenticated) -> dict[str, Any]:
+    @router.delete("/entries/{entry_id}", **answering(Nothing))
+    async def delete_entry(store_id: str, entry_id: str, caller: Authenticated) -> Response:
         await in_store(
             stores, caller, store_id, lambda uid: entries.delete(caller, uid, sent(entry_id), now=datetime.now(UTC))
         )
-        return {}
+        return json_response({})
 
     return router

@@ -24,7 +24,9 @@ HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 def watch_routes(stores: Stores, feed: Feed, limits: Limits) -> APIRouter:
     router = APIRouter(prefix=f"{BASE}/{MEMORY_STORES}/{{store_id}}", tags=["memory entries"])
 
-    @router.get("/entries:watch", response_class=StreamingResponse)
+    @router.get(
+        "/entries:watch", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}}
+    )
     async def watch_entries(
         store_id: str,
         caller: Authenticated,

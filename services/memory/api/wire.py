@@ -11,6 +11,7 @@ from services.memory.domain import Entry
 from services.memory.freshness import Settled
 from services.memory.store.proofs import Proof
 from services.memory.store.records import Found
+from services.memory.store.vectors import Progress
 from services.memory.store.versions import Told
 from services.memory.text import TEXT_ANALYSIS_VERSION
 
@@ -57,6 +58,14 @@ def store_body(store: Store, default_language: str) -> dict[str, Any]:
     }
     if store.description is not None:
         body["description"] = store.description
+    return body
+
+
+def progress_body(store: Store, language: str, progress: Progress) -> dict[str, Any]:
+    """How far a store's entries are what it asks for, in entries."""
+    body: dict[str, Any] = {"analysis": {"language": language, "done": progress.analysed, "total": progress.total}}
+    if model := store.options.get("embedding_model"):
+        body["embedding"] = {"model": model, "done": progress.embedded, "total": progress.total}
     return body
 
 

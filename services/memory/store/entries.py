@@ -222,7 +222,8 @@ class Entries:
             )
             return await self._write(slots, slot, slot.path, slot.session_id, value, now)
 
-        return await self._change(caller, store_uid, entry_id, write)
+        entry, _ = await self._change(caller, store_uid, entry_id, write)
+        return entry
 
     async def delete(self, caller: Caller, store_uid: UUID, entry_id: str, *, now: datetime) -> None:
         """Retires the entry: no read or search sees it; its history stays until it is erased."""
@@ -234,8 +235,10 @@ class Entries:
 
         await self._change(caller, store_uid, entry_id, write)
 
-    async def restore(self, caller: Caller, store_uid: UUID, entry_id: str, version: int, *, now: datetime) -> Entry:
-        """A new version that says what an old one said; a deleted entry comes back by it."""
+    async def restore(
+        self, caller: Caller, store_uid: UUID, entry_id: str, version: int, *, key: IdempotencyKey | None, now: datetime
+    ) -> tuple[Entry, bool]:
+        """A new version that says what an old one said; a deleted entry comes back by it. True for a repeat."""
 
         async def write(tx: Tx, slots: Slots) -> Entry:
             slot = await slots.named(entry_id)
@@ -249,7 +252,7 @@ class Entries:
             return await self._write(slots, slot, slot.path, slot.session_id, old.value, now, carries=version)
 
         try:
-            return await self._change(caller, store_uid, entry_id, write)
+            return await self._change(caller, store_uid, entry_id, write, key)
         except asyncpg.UniqueViolationError:
             raise AlreadyExists(f"Another entry is named '{entry_id[:80]}' by now.") from None
 
@@ -312,8 +315,13 @@ class Entries:
         return entry, False
 
     async def _change(
-        self, caller: Caller, store_uid: UUID, entry_id: str, write: Callable[[Tx, Slots], Awaitable[Entry]]
-    ) -> Entry:
+        self,
+        caller: Caller,
+        store_uid: UUID,
+        entry_id: str,
+        write: Callable[[Tx, Slots], Awaitable[Entry]],
+        key: IdempotencyKey | None = None,
+    ) -> tuple[Entry, bool]:
         actor_id = await self._database.fetchval(
             "select actor_id from entries where store_uid = $1 and entry_id = $2"
             " order by retired, update_time desc limit 1",
@@ -324,9 +332,12 @@ class Entries:
             store = await open_store(tx, store_uid, actor_id or "", caller, WRITE)
             if actor_id is None:
                 raise missing(entry_id)
+            answered = partial(_answered, tx, store_uid)
+            if key and (earlier := await idempotency.claim(tx, store_uid, key, entry_id, answered)):
+                return earlier, True
             entry = await write(tx, await Slots.hold(tx, store, actor_id, _writer(caller), self._indexing))
         self._changed(store_uid)
-        return entry
+        return entry, False
 
 
 async def _live(slots: Slots, entry_id: str) -> Entry:

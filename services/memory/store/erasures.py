@@ -6,6 +6,7 @@ The epoch is raised in the same transaction, so what was decided before is refus
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Literal
 from uuid import UUID
 
@@ -13,6 +14,7 @@ import asyncpg
 
 from libs.chassis.auth import Caller
 from libs.chassis.database import Database
+from libs.chassis.idempotency import IdempotencyKey, claim
 from libs.chassis.stores import WRITE
 from libs.chassis.unit_of_work import Tx, UnitOfWork
 from libs.contracts.events import BatchesApplied, DistillerActorErased, MemoryActorErased, SessionActorErased
@@ -51,10 +53,15 @@ class Erasures:
         self._unit_of_work = unit_of_work
         self._indexing = indexing
 
-    async def erase(self, caller: Caller, store_uid: UUID, actor_id: str) -> Receipt:
-        """Removes everything of the actor in a memory store."""
+    async def erase(
+        self, caller: Caller, store_uid: UUID, actor_id: str, key: IdempotencyKey | None
+    ) -> tuple[Receipt, bool]:
+        """Removes everything of the actor in a memory store. True for a repeat, which removes nothing."""
+        erasure_id = uuid7()
         async with self._unit_of_work.begin() as tx:
             store = await open_store(tx, store_uid, actor_id, caller, WRITE, or_admin=True)
+            if key and (earlier := await claim(tx, store_uid, key, str(erasure_id), partial(_stored, tx, store_uid))):
+                return earlier, True
             slots = await Slots.hold(tx, store, actor_id, ERASER, self._indexing)
             epoch = await raise_epoch(tx, store_uid, actor_id)
             removed = await _drop_actor(tx, slots)
@@ -67,7 +74,7 @@ class Erasures:
                 " returning store_uid, erasure_id, actor_id, epoch, removed, distiller_removed, workspace_id,"
                 " created_at",
                 store_uid,
-                uuid7(),
+                erasure_id,
                 actor_id,
                 epoch,
                 removed,
@@ -75,7 +82,7 @@ class Erasures:
             )
             assert row is not None  # noqa: S101 - an insert returns its row
             tx.emit(_announcement(row))
-        return _receipt(row)
+        return _receipt(row), False
 
     async def _erase_in_shadow(self, tx: Tx, shadow_uid: UUID, actor_id: str) -> None:
         """What a replay has gathered goes too, and its epoch keeps the rest of it from coming back."""
@@ -157,6 +164,13 @@ class Erasures:
                 tx.emit(_announcement(row))
 
 
+async def _stored(tx: Tx, store_uid: UUID, erasure_id: str) -> Receipt | None:
+    row = await tx.fetchrow(
+        "select * from erasures where store_uid = $1 and erasure_id = $2", store_uid, UUID(erasure_id)
+    )
+    return None if row is None else _receipt(row)
+
+
 async def _drop_actor(tx: Tx, slots: Slots) -> int:
     store_uid, actor_id = slots.store_uid, slots.actor_id
     await tx.execute(
@@ -170,7 +184,8 @@ async def _drop_actor(tx: Tx, slots: Slots) -> int:
         BatchesApplied.subject,
         f'"store_uid":"{store_uid}","actor_id":{json.dumps(actor_id, ensure_ascii=False)}',
     )
-    await tx.execute("delete from entry_terms where store_uid = $1 and actor_no = $2", store_uid, slots.actor_no)
+    for table in ("entry_terms", "entry_vectors"):
+        await tx.execute(f"delete from {table} where store_uid = $1 and actor_no = $2", store_uid, slots.actor_no)
     removed = 0
     for table in OF_AN_ACTOR:
         gone = await tx.execute(

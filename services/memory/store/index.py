@@ -10,14 +10,14 @@ from uuid import UUID
 
 from libs.chassis.auth import Caller
 from libs.chassis.database import Database
-from services.memory.ranking import K1, B
+from services.memory.ranking import K1, VECTOR_SHARE, B
 from services.memory.store.access import STORE, permitted
 from services.memory.store.entries import Filter, found_from
 from services.memory.store.records import ENTRY_COLUMNS, EVIDENCE, Found
 
 _RANKED = f"""
 actor as (
-    select actor_no, language, entry_count, total_length / greatest(entry_count, 1) as average
+    select actor_no, language, embedding_space, entry_count, total_length / greatest(entry_count, 1) as average
     from actor_stats where store_uid = $1 and actor_id = $2
 ),
 posting as materialized (
@@ -41,6 +41,24 @@ ranked as (
 """
 
 
+# The score of `ranking.combined`, over every vector of the actor: exact, and cheap up to some ten thousand.
+_SCORED = f"""
+query as (select l2_normalize($8::text::vector)::halfvec as vector),
+near as materialized (
+    select v.entry_uid, least(1, greatest(0, -(v.vector <#> q.vector))) as cosine
+    from query q cross join actor a
+    join entry_vectors v on v.store_uid = $1 and v.actor_no = a.actor_no and v.space = a.embedding_space
+    where a.embedding_space = $9 and v.vector is not null
+),
+scored as (
+    select entry_uid, case when n.cosine is null then r.score
+        else round(1e9::float8 * ((1 - {VECTOR_SHARE}::float8) * coalesce(r.score, 0)
+            + {VECTOR_SHARE}::float8 * n.cosine)) / 1e9::float8 end as score
+    from ranked r full join near n using (entry_uid)
+)
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a search is for."""
@@ -53,10 +71,19 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class Near:
+    """The query as a vector in a space."""
+
+    vector: str
+    space: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hits:
-    """`language`: what the actor's terms were made with, or the store's for an actor without entries."""
+    """What the actor's terms were made with, and the space of its vectors; `language` None: it never had an entry."""
 
     language: str | None
+    space: str
     found: list[Found]
 
 
@@ -70,38 +97,42 @@ class Index:
         store_uid: UUID,
         asked: Asked,
         terms: Sequence[str],
+        near: Near | None,
     ) -> Hits:
-        """The best entries for query terms: ties by update time, then name."""
+        """The best entries for query terms and vector: ties by update time, then name."""
         arguments: list[Any] = [store_uid, asked.actor_id, terms, asked.limit, asked.min_score]
         arguments += [caller.principal_type, caller.principal]
         store = STORE.replace("$2", "$6").replace("$3", "$7")
+        ranking, best = _RANKED, "ranked"
+        if near is not None:
+            arguments += [near.vector, near.space]
+            ranking, best = f"{_RANKED}, {_SCORED}", "scored"
         rows = await self._database.fetch(
-            f"with s as ({store}), {_RANKED}"
-            " select s.level, coalesce((select language from actor), s.options->>'language') as language, h.*"
-            f" from s left join lateral ({_hits(asked.wanted, arguments)}) h on s.level >= 1"
-            " order by h.score desc, h.update_time desc, h.entry_id",
+            f"with s as ({store}), {ranking} select s.level, a.language, a.embedding_space, h.*"
+            f" from s left join actor a on true left join lateral ({_hits(best, asked.wanted, arguments)}) h"
+            " on s.level >= 1 order by h.score desc, h.update_time desc, h.entry_id",
             *arguments,
         )
         found = [found_from(row, row["score"]) for row in permitted(rows) if row["entry_uid"] is not None]
-        return Hits(rows[0]["language"], found)
+        return Hits(rows[0]["language"], rows[0]["embedding_space"] or "", found)
 
     async def related(self, store_uid: UUID, actor_id: str, terms: Sequence[str], limit: int) -> Hits:
         """As `search`, for the distiller: only slots that it may write."""
         arguments: list[Any] = [store_uid, actor_id, terms, limit, 0.0]
-        hits = _hits(Filter(), arguments, extra=" and e.session_id is null")
+        hits = _hits("ranked", Filter(), arguments, extra=" and e.session_id is null")
         rows = await self._database.fetch(
             f"with {_RANKED} select a.language, h.* from actor a left join lateral ({hits}) h on true"
             " order by h.score desc, h.update_time desc, h.entry_id",
             *arguments,
         )
         found = [found_from(row, row["score"]) for row in rows if row["entry_uid"] is not None]
-        return Hits(rows[0]["language"] if rows else None, found)
+        return Hits(rows[0]["language"] if rows else None, "", found)
 
 
-def _hits(wanted: Filter, arguments: list[Any], extra: str = "") -> str:
+def _hits(ranked: str, wanted: Filter, arguments: list[Any], extra: str = "") -> str:
     """The best `$4` entries; without a filter, entries are looked up only for those that can be among them."""
     conditions = wanted.sql(arguments) + extra
-    best = "ranked" if conditions else "(select * from ranked order by score desc fetch first $4 rows with ties)"
+    best = ranked if conditions else f"(select * from {ranked} order by score desc fetch first $4 rows with ties)"
     return (
         f"select r.score, {ENTRY_COLUMNS}, {EVIDENCE} from {best} r"
         " join entries e on e.store_uid = $1 and e.entry_uid = r.entry_uid"

@@ -5,6 +5,7 @@ from libs.chassis.unit_of_work import Tx
 
 TABLES = (
     "entry_terms",
+    "entry_vectors",
     "version_evidence",
     "entry_versions",
     "entries",

@@ -77,7 +77,8 @@ class Rows:
             "with old as (delete from entries where store_uid = $1 and entry_uid = $3"
             " returning terms, length, retired),"
             " dropped as (delete from entry_terms t using (select unnest(terms) as term from old) o"
-            " where t.store_uid = $1 and t.actor_no = $4 and t.term = o.term and t.entry_uid = $3)"
+            " where t.store_uid = $1 and t.actor_no = $4 and t.term = o.term and t.entry_uid = $3),"
+            " unembedded as (delete from entry_vectors where store_uid = $1 and actor_no = $4 and entry_uid = $3)"
             " update actor_stats set entry_count = entry_count - (select count(*) from old where not retired),"
             " total_length = total_length - (select coalesce(sum(length), 0) from old where not retired)"
             " where store_uid = $1 and actor_id = $2",
@@ -144,8 +145,11 @@ posted as (
     on conflict (store_uid, actor_no, term, entry_uid) do update set
         frequency = excluded.frequency, length = excluded.length
 ),
+unembedded as (
+    delete from entry_vectors where store_uid = $1 and actor_no = $28 and entry_uid = $3
+),
 counted as (
-    update actor_stats set
+    update actor_stats set vectors_due = true, text_changes = text_changes + 1,
         entry_count = entry_count + case when $5 then 0 else 1 end - (select count(*) from old),
         total_length = total_length + $27 - (select coalesce(sum(length), 0) from old)
     where store_uid = $1 and actor_id = $2
