@@ -11,6 +11,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent / "memstream"
 MODULES = (
     "client",
+    "langgraph/entries",
     "langgraph/tails",
     "langgraph/threads",
     "long_term",

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
-import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import cache
-from types import TracebackType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -23,11 +19,10 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.memory import InMemorySaver
 
-from memstream.aio.client import AsyncAgentKitClient
 from memstream.aio.langgraph.threads import Threads as AsyncThreads
-from memstream.client import AgentKitClient
 from memstream.configured import session_store_name
-from memstream.credentials import server_url, token_of_environment
+from memstream.credentials import server_url
+from memstream.langgraph.connections import Connected
 from memstream.langgraph.threads import Threads
 
 logger = logging.getLogger(__name__)
@@ -57,39 +52,27 @@ def checkpointer(
     return MemstreamSaver(name, url, token, transcript=transcript) if token else _shared(name, url, transcript)
 
 
-class MemstreamSaver(BaseCheckpointSaver[str]):
+class MemstreamSaver(Connected[Threads, AsyncThreads], BaseCheckpointSaver[str]):
     """Raises `PermissionDenied` when the actor of a configuration is not that of the thread; see `thread_config`."""
 
     def __init__(self, store: str, base_url: str, token: str | None = None, *, transcript: bool = False) -> None:
-        super().__init__()
-        self._connections = Connections(store, base_url, token, transcript=transcript)
-
-    def __enter__(self) -> MemstreamSaver:
-        self._connections.enter()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._connections.leave()
-
-    async def __aenter__(self) -> MemstreamSaver:
-        self._connections.enter(asyncio.get_running_loop())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._connections.aleave()
+        Connected.__init__(
+            self,
+            base_url,
+            token,
+            blocking=lambda client: Threads(client, store, transcript=transcript),
+            awaited=lambda client: AsyncThreads(client, store, transcript=transcript),
+        )
+        BaseCheckpointSaver.__init__(self)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that the configuration names, or the newest. Its cost does not grow with the thread; that of
         an older one grows with the distance from the end."""
-        return self._connections.threads().get_tuple(self.serde, config)
+        return self.blocking.get_tuple(self.serde, config)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple`, to await."""
-        return await self._connections.athreads().get_tuple(self.serde, config)
+        return await self.awaited.get_tuple(self.serde, config)
 
     def list(
         self,
@@ -100,7 +83,7 @@ class MemstreamSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """The checkpoints of a namespace, of a thread (no `checkpoint_ns`) or of the store (no configuration)."""
-        yield from self._connections.threads().tuples(self.serde, config, filter=filter, before=before, limit=limit)
+        yield from self.blocking.tuples(self.serde, config, filter=filter, before=before, limit=limit)
 
     async def alist(
         self,
@@ -111,7 +94,7 @@ class MemstreamSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """`list`, to go through by `async for`."""
-        found = self._connections.athreads().tuples(self.serde, config, filter=filter, before=before, limit=limit)
+        found = self.awaited.tuples(self.serde, config, filter=filter, before=before, limit=limit)
         async for each in found:
             yield each
 
@@ -123,7 +106,7 @@ class MemstreamSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Stores a checkpoint and the channels that changed in one append, up to about 11 MiB of them."""
-        return self._connections.threads().put(self.serde, config, checkpoint, metadata, new_versions)
+        return self.blocking.put(self.serde, config, checkpoint, metadata, new_versions)
 
     async def aput(
         self,
@@ -133,35 +116,35 @@ class MemstreamSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """`put`, to await."""
-        return await self._connections.athreads().put(self.serde, config, checkpoint, metadata, new_versions)
+        return await self.awaited.put(self.serde, config, checkpoint, metadata, new_versions)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Stores what a task wrote. A repeat counts once."""
-        self._connections.threads().put_writes(self.serde, config, writes, task_id, task_path)
+        self.blocking.put_writes(self.serde, config, writes, task_id, task_path)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """`put_writes`, to await."""
-        await self._connections.athreads().put_writes(self.serde, config, writes, task_id, task_path)
+        await self.awaited.put_writes(self.serde, config, writes, task_id, task_path)
 
     def delete_thread(self, thread_id: str) -> None:
         """Deletes the thread's sessions: every namespace, and the transcript; memories are kept."""
-        self._connections.threads().delete_thread(thread_id)
+        self.blocking.delete_thread(thread_id)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread`, to await."""
-        await self._connections.athreads().delete_thread(thread_id)
+        await self.awaited.delete_thread(thread_id)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Deletes what those runs wrote. It reads every thread of the store; raises `Aborted` for one in use."""
-        self._connections.threads().delete_for_runs(self.serde, run_ids)
+        self.blocking.delete_for_runs(self.serde, run_ids)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """`delete_for_runs`, to await."""
-        await self._connections.athreads().delete_for_runs(self.serde, run_ids)
+        await self.awaited.delete_for_runs(self.serde, run_ids)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """A new thread that begins as a copy; raises `AlreadyExists` when the target is there.
@@ -169,11 +152,11 @@ class MemstreamSaver(BaseCheckpointSaver[str]):
         It belongs to the source's actor, or to itself where the source did. What was said before the copy is not
         distilled again.
         """
-        self._connections.threads().copy_thread(source_thread_id, target_thread_id)
+        self.blocking.copy_thread(source_thread_id, target_thread_id)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """`copy_thread`, to await."""
-        await self._connections.athreads().copy_thread(source_thread_id, target_thread_id)
+        await self.awaited.copy_thread(source_thread_id, target_thread_id)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Leaves the newest checkpoint of each namespace (and what its delta channels are made of), or nothing.
@@ -184,7 +167,7 @@ class MemstreamSaver(BaseCheckpointSaver[str]):
             if strategy == "delete":
                 self.delete_thread(thread_id)
             else:
-                self._connections.threads().keep_latest(self.serde, thread_id)
+                self.blocking.keep_latest(self.serde, thread_id)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """`prune`, to await."""
@@ -192,80 +175,24 @@ class MemstreamSaver(BaseCheckpointSaver[str]):
             if strategy == "delete":
                 await self.adelete_thread(thread_id)
             else:
-                await self._connections.athreads().keep_latest(self.serde, thread_id)
+                await self.awaited.keep_latest(self.serde, thread_id)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What delta channels are made of, in one walk from the end."""
-        return self._connections.threads().delta_history(self.serde, config, channels)
+        return self.blocking.delta_history(self.serde, config, channels)
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """`get_delta_channel_history`, to await."""
-        return await self._connections.athreads().delta_history(self.serde, config, channels)
+        return await self.awaited.delta_history(self.serde, config, channels)
 
     def get_next_version(self, current: str | int | float | None, channel: None) -> str:
         """A counter and a random part, so that two branches never write the same version."""
         number = int(str(current).partition(".")[0]) if current is not None else 0
         return f"{number + 1:032}.{random.random():016}"  # noqa: S311 - not a secret
-
-
-class Connections:
-    """A blocking client, and one for each event loop, made when first used: connections belong to a loop."""
-
-    def __init__(self, store: str, base_url: str, token: str | None, *, transcript: bool) -> None:
-        self._store = store
-        self._base_url = base_url
-        self._token = token or token_of_environment
-        self._transcript = transcript
-        self._lock = threading.Lock()
-        self._blocking: Threads | None = None
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncThreads] = WeakKeyDictionary()
-        self._entered: dict[asyncio.AbstractEventLoop | None, int] = {}
-
-    def threads(self) -> Threads:
-        with self._lock:
-            if self._blocking is None:
-                client = AgentKitClient(base_url=self._base_url, token=self._token)
-                self._blocking = Threads(client, self._store, transcript=self._transcript)
-            return self._blocking
-
-    def athreads(self) -> AsyncThreads:
-        """Those of the running loop."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            found = self._by_loop.get(loop)
-            if found is None:
-                client = AsyncAgentKitClient(base_url=self._base_url, token=self._token)
-                found = self._by_loop[loop] = AsyncThreads(client, self._store, transcript=self._transcript)
-            return found
-
-    def enter(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        with self._lock:
-            self._entered[loop] = self._entered.get(loop, 0) + 1
-
-    def leave(self) -> None:
-        """Closes when the last of those who entered has left."""
-        if self._is_last(None):
-            with self._lock:
-                closing, self._blocking = self._blocking, None
-            if closing is not None:
-                closing.close()
-
-    async def aleave(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._is_last(loop):
-            with self._lock:
-                closing = self._by_loop.pop(loop, None)
-            if closing is not None:
-                await closing.close()
-
-    def _is_last(self, loop: asyncio.AbstractEventLoop | None) -> bool:
-        with self._lock:
-            self._entered[loop] -= 1
-            return self._entered[loop] == 0 and self._entered.pop(loop) == 0
 
 
 @cache

@@ -83,9 +83,6 @@ class Threads:
         self._has_transcript = transcript
         self._known: Recent[str, Thread] = Recent(KNOWN_THREADS)
 
-    def close(self) -> None:
-        self._client.close()
-
     def get_tuple(self, serde: SerializerProtocol, config: RunnableConfig) -> CheckpointTuple | None:
         address = Address.of(config)
         try:

@@ -82,9 +82,6 @@ class Threads:
         self._has_transcript = transcript
         self._known: Recent[str, Thread] = Recent(KNOWN_THREADS)
 
-    async def close(self) -> None:
-        await self._client.close()
-
     async def get_tuple(self, serde: SerializerProtocol, config: RunnableConfig) -> CheckpointTuple | None:
         address = Address.of(config)
         try:
