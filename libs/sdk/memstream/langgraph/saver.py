@@ -34,7 +34,7 @@ def checkpointer(
     transcript: bool = False,
     base_url: str | None = None,
     token: str | None = None,
-) -> BaseCheckpointSaver[str]:
+) -> MemstreamSaver | InMemorySaver:
     """The checkpointer of a session store, the same object for the same store and server.
 
     `store` is its name; without one AGENT_SESSION_STORE, and without that threads are kept in this process alone, with
@@ -201,7 +201,7 @@ def _shared(store: str, base_url: str, transcript: bool) -> MemstreamSaver:
 
 
 @cache
-def _in_process() -> BaseCheckpointSaver[str]:
+def _in_process() -> InMemorySaver:
     logger.warning("no session store is configured: threads are kept in this process alone (AGENT_SESSION_STORE)")
     return InMemorySaver()
 
