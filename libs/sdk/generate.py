@@ -11,10 +11,14 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent / "memstream"
 MODULES = (
     "client",
+    "langgraph/appends",
     "langgraph/entries",
     "langgraph/tails",
     "langgraph/threads",
+MODULES = (
+    "langgraph/upkeep",
     "long_term",
+)
     "memories",
     "pipelines",
     "sessions",
@@ -33,6 +37,8 @@ RULES = (
     (r"\bhttpx\.Async(?=Client\b|BaseTransport\b)", "httpx."),
     (r"\b__a(?=enter__|exit__)", "__"),
     (r"\baclosing\b", "closing"),
+    (r"\bAwaitable\[(\w+)\]", r"\1"),
+    (r"\bAwaitable, ", ""),
     (r"\basyncio(?=\.Lock\b|$)", "threading"),
     (r"\.a(?=close\(|read\(|iter_lines\()", "."),
 )

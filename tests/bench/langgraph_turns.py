@@ -47,9 +47,7 @@ async def langgraph_rows(stand: Stand, window_s: float) -> list[Row]:
         Row(f"{what}, 1 client, p50", "ms", found["1"].p50_ms, None, None, note),
         Row(f"{what}, 8 clients", "/s", found["8"].per_s, None, None, f"{PARTS}; p50 {found['8'].p50_ms:.1f} ms"),
         *(
-            Row(
-                f"LangGraph turn at {LENGTHS[-1]:,} checkpoints against {LENGTHS[0]}", unit, ours, least, target, growth
-            )
+            Row(lengths, unit, ours, least, target, growth)
             for unit, ours, least, target in (
                 ("requests", grown.requests, short.requests, at_most(1)),
                 ("items", grown.items_read + grown.items_appended, short.items_read + short.items_appended, at_most(1)),

@@ -22,6 +22,7 @@ BETWEEN = "\x1f"
 def thread_config(session_id: str, actor: str | None = None) -> RunnableConfig:
     """The configuration to invoke a graph with: `session_id` is the thread, `actor` whose it is.
 
+    A thread's id is a session's: 1 to 255 of A-Z a-z 0-9 . _ ~ : @ + -, and not `.` or `..`.
     Without an actor memory does not carry over from one thread to another.
     """
     return {"configurable": {"thread_id": session_id, "actor_id": actor or session_id}}

@@ -24,6 +24,7 @@ from typing import Any
 from langgraph.checkpoint.base import WRITES_IDX_MAP, writes_sort_key
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from memstream.errors import MemstreamError
 from memstream.records import NewItem, SessionItem
 from memstream.values import dumps
 
@@ -54,13 +55,13 @@ class Owned:
 
 @dataclass
 class Found:
-    """What has been read of a thread, by position, and the pieces that its values need."""
+    """What has been read of a thread, by position; and where the values and their pieces stand."""
 
-    items: dict[int, Data] = field(default_factory=dict)
+    items: dict[int, Any] = field(default_factory=dict)
     messages: dict[int, SessionItem] = field(default_factory=dict)
-    parts: dict[str, dict[int, Data]] = field(default_factory=dict)
-    channels: dict[tuple[str, Any], Data] = field(default_factory=dict)
-    writes: dict[str, dict[int, Data]] = field(default_factory=dict)
+    parts: dict[str, dict[int, int]] = field(default_factory=dict)
+    channels: dict[tuple[str, Any], int] = field(default_factory=dict)
+    writes: dict[str, set[int]] = field(default_factory=dict)
 
     def add(self, item: SessionItem) -> None:
         position, data = item.position, item.data
@@ -69,58 +70,55 @@ class Found:
             case None:
                 self.messages[position] = item
             case "part":
-                self.parts.setdefault(data["value_id"], {})[data["index"]] = data
+                self.parts.setdefault(data["value_id"], {})[data["index"]] = position
             case "channel_data":
-                self.channels.setdefault((data["channel"], data["version"]), data)
+                self.channels.setdefault((data["channel"], data["version"]), position)
             case "writes":
-                self.writes.setdefault(data["checkpoint_id"], {})[position] = data
+                self.writes.setdefault(data["checkpoint_id"], set()).add(position)
 
-    def is_whole(self, value: Mapping[str, Any]) -> bool:
-        return "data" in value or len(self.parts.get(value["value_id"], ())) == value["parts"]
-
-    def channel(self, channel: str, version: Any, positions: Sequence[int]) -> Data | None:
-        """The value's item: the one referred to, or, where numbers have changed, one of the same version."""
-        item = self.items.get(positions[-1])
-        if kind_of(item) != CHANNEL or (item or {}).get("channel") != channel or (item or {}).get("version") != version:
-            item = self.channels.get((channel, version))
-        return item if item and self.is_whole(item["value"]) else None
-
-    def pieces(self, data: Data) -> list[Data]:
-        """What an item's values are cut into, in order, and then the item."""
-        values = [write["value"] for write in data["writes"]] if kind_of(data) == WRITES else [data["value"]]
-        cut = [self.parts[value["value_id"]] for value in values if "data" not in value]
-        return [*(parts[index] for parts in cut for index in sorted(parts)), data]
+    def locate(self, channel: str, version: Any, positions: Sequence[int]) -> list[int] | None:
+        """Where the value stands, its parts first: as referred to, or, where numbers have changed, by its version."""
+        place: int | None = positions[-1]
+        if not _is_value_of(self.items.get(positions[-1]), channel, version):
+            place = self.channels.get((channel, version))
+        return None if place is None or not self._is_whole(place) else self.with_parts(place)
 
     def has_writes(self, checkpoint_id: str, positions: Iterable[int]) -> bool:
-        """Whether what was referred to as early writes stands there, whole."""
+        """Whether what was referred to as early writes stands there, and all writes are whole."""
         for position in positions:
-            item = self.items.get(position)
-            if kind_of(item) not in (PART, WRITES) or (item or {}).get("checkpoint_id", checkpoint_id) != checkpoint_id:
+            is_part = kind_of(self.items.get(position)) == PART
+            if not is_part and position not in self.writes.get(checkpoint_id, ()):
                 return False
-        return all(
-            self.is_whole(write["value"])
-            for item in self.writes.get(checkpoint_id, {}).values()
-            for write in item["writes"]
-        )
+        return all(map(self._is_whole, self.writes.get(checkpoint_id, ())))
+
+    def with_parts(self, position: int) -> list[int]:
+        """The positions of what an item's values are cut into, in order, and its own."""
+        cut = [self.parts[value["value_id"]] for value in _values(self.items[position]) if "data" not in value]
+        return [*(parts[index] for parts in cut for index in sorted(parts)), position]
 
     def loaded(self, serde: SerializerProtocol, value: Mapping[str, Any]) -> Any:
         if "data" in value:
-            return _unpacked(serde, value["type"], value["data"])
-        parts = self.parts[value["value_id"]]
-        joined = b"".join(base64.b64decode(parts[index]["data"]) for index in range(value["parts"]))
-        return serde.loads_typed((value["type"], joined))
+            return unpacked(serde, value)
+        parts = [self.items[place] for _, place in sorted(self.parts[value["value_id"]].items())]
+        return serde.loads_typed((value["type"], b"".join(base64.b64decode(part["data"]) for part in parts)))
 
     def pending_writes(self, serde: SerializerProtocol, checkpoint_id: str) -> list[tuple[str, str, Any]]:
         """In the order in which a step applies them. A repeated ordinary write counts as first stored, a special one
         (an error, an interrupt, a resumption) as last stored."""
         merged: dict[tuple[str, int], Data] = {}
-        for _, item in sorted(self.writes.get(checkpoint_id, {}).items()):
-            for write in item["writes"]:
+        for position in sorted(self.writes.get(checkpoint_id, ())):
+            for write in self.items[position]["writes"]:
                 key = (write["task_id"], write["idx"])
                 if key[1] < 0 or key not in merged:
                     merged[key] = write
         ordered = sorted(merged.values(), key=lambda w: writes_sort_key(w["task_path"], w["task_id"], w["idx"]))
         return [(write["task_id"], write["channel"], self.loaded(serde, write["value"])) for write in ordered]
+
+    def _is_whole(self, position: int) -> bool:
+        return all(
+            "data" in value or len(self.parts.get(value["value_id"], ())) == value["parts"]
+            for value in _values(self.items[position])
+        )
 
 
 def kind_of(data: Any) -> str | None:
@@ -179,6 +177,15 @@ def checkpoint_item(
     }
 
 
+def located(positions: list[int] | None, channel: str) -> list[int]:
+    """Raises `MemstreamError` for what is nowhere."""
+    if positions is None:
+        raise MemstreamError(
+            f"the value of channel '{channel}' is gone", hint="were items of its session popped or cleared?"
+        )
+    return positions
+
+
 def absolute(refs: Refs, position: int) -> Refs:
     """What a checkpoint that stands at `position` refers to."""
     return {channel: [ref if ref > 0 else position + ref for ref in numbers] for channel, numbers in refs.items()}
@@ -198,8 +205,16 @@ def appends(items: Iterable[Owned]) -> Iterator[list[Owned]]:
 
 
 def unpacked(serde: SerializerProtocol, value: Mapping[str, Any]) -> Any:
-    """A value that is never cut: a checkpoint's own data and metadata."""
-    return _unpacked(serde, value["type"], value["data"])
+    """A value that is not cut."""
+    return serde.loads_typed((value["type"], base64.b64decode(value["data"])))
+
+
+def _is_value_of(data: Any, channel: str, version: Any) -> bool:
+    return kind_of(data) == CHANNEL and (data["channel"], data["version"]) == (channel, version)
+
+
+def _values(data: Data) -> list[Data]:
+    return [write["value"] for write in data["writes"]] if kind_of(data) == WRITES else [data["value"]]
 
 
 def _listed(checkpoint_id: str, writes: list[Data]) -> Owned:
@@ -223,7 +238,3 @@ def _packed(serde: SerializerProtocol, value: Any) -> tuple[Data, list[Data]]:
         for index, piece in enumerate(pieces)
     ]
     return {"type": kind, "value_id": value_id, "parts": len(parts)}, parts
-
-
-def _unpacked(serde: SerializerProtocol, kind: str, data: str) -> Any:
-    return serde.loads_typed((kind, base64.b64decode(data)))

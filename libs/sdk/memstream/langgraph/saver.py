@@ -18,6 +18,7 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from memstream.aio.langgraph.threads import Threads as AsyncThreads
 from memstream.configured import session_store_name
@@ -53,9 +54,20 @@ def checkpointer(
 
 
 class MemstreamSaver(Connected[Threads, AsyncThreads], BaseCheckpointSaver[str]):
-    """Raises `PermissionDenied` when the actor of a configuration is not that of the thread; see `thread_config`."""
+    """Raises `PermissionDenied` when the actor of a configuration is not that of the thread; see `thread_config`.
 
-    def __init__(self, store: str, base_url: str, token: str | None = None, *, transcript: bool = False) -> None:
+    `serde` may encrypt the state; a transcript stays readable, because it is there to be distilled.
+    """
+
+    def __init__(
+        self,
+        store: str,
+        base_url: str,
+        token: str | None = None,
+        *,
+        transcript: bool = False,
+        serde: SerializerProtocol | None = None,
+    ) -> None:
         Connected.__init__(
             self,
             base_url,
@@ -63,7 +75,7 @@ class MemstreamSaver(Connected[Threads, AsyncThreads], BaseCheckpointSaver[str])
             blocking=lambda client: Threads(client, store, transcript=transcript),
             awaited=lambda client: AsyncThreads(client, store, transcript=transcript),
         )
-        BaseCheckpointSaver.__init__(self)
+        BaseCheckpointSaver.__init__(self, serde=serde)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that the configuration names, or the newest. Its cost does not grow with the thread; that of
@@ -132,19 +144,21 @@ class MemstreamSaver(Connected[Threads, AsyncThreads], BaseCheckpointSaver[str])
 
     def delete_thread(self, thread_id: str) -> None:
         """Deletes the thread's sessions: every namespace, and the transcript; memories are kept."""
-        self.blocking.delete_thread(thread_id)
+        self.blocking.upkeep.delete(thread_id)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """`delete_thread`, to await."""
-        await self.awaited.delete_thread(thread_id)
+        await self.awaited.upkeep.delete(thread_id)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Deletes what those runs wrote. It reads every thread of the store; raises `Aborted` for one in use."""
-        self.blocking.delete_for_runs(self.serde, run_ids)
+        if run_ids:
+            self.blocking.upkeep.delete_for_runs(self.serde, run_ids)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """`delete_for_runs`, to await."""
-        await self.awaited.delete_for_runs(self.serde, run_ids)
+        if run_ids:
+            await self.awaited.upkeep.delete_for_runs(self.serde, run_ids)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """A new thread that begins as a copy; raises `AlreadyExists` when the target is there.
@@ -152,11 +166,11 @@ class MemstreamSaver(Connected[Threads, AsyncThreads], BaseCheckpointSaver[str])
         It belongs to the source's actor, or to itself where the source did. What was said before the copy is not
         distilled again.
         """
-        self.blocking.copy_thread(source_thread_id, target_thread_id)
+        self.blocking.upkeep.copy(source_thread_id, target_thread_id)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """`copy_thread`, to await."""
-        await self.awaited.copy_thread(source_thread_id, target_thread_id)
+        await self.awaited.upkeep.copy(source_thread_id, target_thread_id)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Leaves the newest checkpoint of each namespace (and what its delta channels are made of), or nothing.
@@ -167,7 +181,7 @@ class MemstreamSaver(Connected[Threads, AsyncThreads], BaseCheckpointSaver[str])
             if strategy == "delete":
                 self.delete_thread(thread_id)
             else:
-                self.blocking.keep_latest(self.serde, thread_id)
+                self.blocking.upkeep.keep_latest(self.serde, thread_id)
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """`prune`, to await."""
@@ -175,7 +189,7 @@ class MemstreamSaver(Connected[Threads, AsyncThreads], BaseCheckpointSaver[str])
             if strategy == "delete":
                 await self.adelete_thread(thread_id)
             else:
-                await self.awaited.keep_latest(self.serde, thread_id)
+                await self.awaited.upkeep.keep_latest(self.serde, thread_id)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -22,34 +21,32 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from memstream.aio.client import AsyncAgentKitClient
+from memstream.aio.langgraph.appends import append, store_checkpoint
 from memstream.aio.langgraph.tails import PAGE_ITEMS, Tail
+from memstream.aio.langgraph.upkeep import Upkeep
 from memstream.aio.sessions import Session, SessionStore
 from memstream.errors import AlreadyExists, NotFound, PermissionDenied
 from memstream.langgraph.addresses import (
     NAMESPACE_KEY,
     THREAD_KEY,
     Address,
-    metadata_of,
-    session_id_of,
     sessions_filter,
 )
 from memstream.langgraph.items import (
     Data,
-    Found,
     Owned,
     Refs,
     absolute,
-    appends,
     channel_items,
     checkpoint_item,
     is_checkpoint,
+    located,
     unpacked,
     writes_items,
 )
 from memstream.langgraph.recent import Recent
 from memstream.langgraph.transcripts import CHANNEL as MESSAGES
 from memstream.langgraph.transcripts import messages_of, new_items, reached
-from memstream.records import NewItem, SessionItem
 
 KNOWN_THREADS = 10_000
 KNOWN_CHECKPOINTS = 64  # of one thread
@@ -81,6 +78,7 @@ class Threads:
         self._store: SessionStore | None = None
         self._has_transcript = transcript
         self._known: Recent[str, Thread] = Recent(KNOWN_THREADS)
+        self.upkeep = Upkeep(self._opened_store, self._known.pop)
 
     async def get_tuple(self, serde: SerializerProtocol, config: RunnableConfig) -> CheckpointTuple | None:
         address = Address.of(config)
@@ -162,7 +160,8 @@ class Threads:
                 said = unpacked(serde, data["metadata"])
                 if any(said.get(name) != value for name, value in (filter or {}).items()):
                     continue
-                yield await _tuple(serde, address, tail, position, data)
+                read, _ = await _read(serde, address, tail, position, data)
+                yield read
                 left = left if left is None else left - 1
 
     async def delta_history(
@@ -181,7 +180,7 @@ class Threads:
             if not open_channels or not is_checkpoint(data, cursor):
                 continue
             if not is_target:
-                found = await _tuple(serde, address, tail, position, data, only=open_channels)
+                found, _ = await _read(serde, address, tail, position, data, only=open_channels)
                 for write in reversed(found.pending_writes or ()):
                     if write[1] in open_channels:
                         history[write[1]]["writes"].insert(0, write)
@@ -193,52 +192,6 @@ class Threads:
                 break
         return history
 
-    async def delete_thread(self, thread_id: str) -> None:
-        async for session in (await self._opened_store()).list(filter=sessions_filter(thread_id)):
-            await self._delete(session)
-
-    async def copy_thread(self, source_id: str, target_id: str) -> None:
-        """Raises `AlreadyExists` where the target is a thread already."""
-        async for session in (await self._opened_store()).list(filter=sessions_filter(source_id)):
-            namespace = session.metadata.get(NAMESPACE_KEY, "")
-            await session.fork(
-                actor_id=target_id if session.actor_id == source_id else session.actor_id,
-                session_id=session_id_of(target_id, namespace),
-                metadata=metadata_of(target_id, namespace),
-            )
-
-    async def delete_for_runs(self, serde: SerializerProtocol, run_ids: Collection[str]) -> None:
-        """Reads every thread of the store: which run wrote a checkpoint is known to the checkpoint alone."""
-        if run_ids:
-            async for session in (await self._opened_store()).list(filter=sessions_filter(None)):
-                tail = Tail(session, PAGE_ITEMS)
-                kept = [
-                    (position, data)
-                    async for position, data in tail.backwards()
-                    if is_checkpoint(data) and unpacked(serde, data["metadata"]).get("run_id") not in run_ids
-                ]
-                await self._keep(serde, session, tail, kept)
-
-    async def keep_latest(self, serde: SerializerProtocol, thread_id: str) -> None:
-        """Of each namespace the newest checkpoint, with the older ones that its delta channels are made of."""
-        async for session in (await self._opened_store()).list(filter=sessions_filter(thread_id)):
-            tail = Tail(session, PAGE_ITEMS)
-            kept: list[tuple[int, Data]] = []
-            cursor: str | None = None
-            open_channels: set[str] = set()
-            async for position, data in tail.backwards():
-                if not is_checkpoint(data, cursor) or (kept and not open_channels):
-                    continue
-                if not kept:
-                    counters = unpacked(serde, data["metadata"]).get("counters_since_delta_snapshot")
-                    open_channels = set(counters or ())
-                kept.append((position, data))
-                open_channels -= {channel for channel, refs in data["channels"].items() if refs}
-                cursor = data["parent_checkpoint_id"]
-                if cursor is None:
-                    open_channels = set()
-            await self._keep(serde, session, tail, kept)
-
     async def _get_tuple(self, serde: SerializerProtocol, address: Address) -> CheckpointTuple | None:
         thread = await self._find(address)
         if thread is None:
@@ -246,8 +199,9 @@ class Threads:
         tail = Tail(thread.session)
         async for position, data in tail.backwards():
             if is_checkpoint(data, address.checkpoint_id):
-                thread.heads.put(data["checkpoint_id"], _head(position, data))
-                return await _tuple(serde, address, tail, position, data)
+                read, refs = await _read(serde, address, tail, position, data)
+                thread.heads.put(data["checkpoint_id"], Head(refs, data.get("messages", [])))
+                return read
         return None
 
     async def _put(self, address: Address, checkpoint: Checkpoint, item: Data, new: dict[str, list[Owned]]) -> None:
@@ -269,13 +223,13 @@ class Threads:
             item |= {"early_writes": early} if early else {}
             item |= {"messages": messages} if messages else {}
             refs |= {channel: [] for channel in new}
-            refs = await _store(thread.session, items, item, refs)
+            refs = await store_checkpoint(thread.session, items, item, refs)
             thread.heads.put(checkpoint["id"], Head(refs, messages))
 
     async def _put_writes(self, address: Address, checkpoint_id: str, items: Iterable[Owned]) -> None:
         thread = await self._open(address)
         async with thread.turn:
-            positions = await _append(thread.session, items)
+            positions = await append(thread.session, items)
             if thread.heads.get(checkpoint_id) is None:
                 thread.early_writes.put(checkpoint_id, (thread.early_writes.get(checkpoint_id) or []) + positions)
 
@@ -285,49 +239,8 @@ class Threads:
         if checkpoint_id and not known:
             async for position, data in Tail(thread.session).backwards():
                 if is_checkpoint(data, checkpoint_id):
-                    return _head(position, data)
+                    return Head(absolute(data["channels"], position), data.get("messages", []))
         return known or Head({}, [])
-
-    async def _keep(
-        self, serde: SerializerProtocol, session: Session, tail: Tail, kept: Iterable[tuple[int, Data]]
-    ) -> None:
-        """Leaves these checkpoints, their writes and the messages: appends them anew, then clears what stands before.
-
-        Raises `Aborted`, with nothing lost, when somebody else appended meanwhile.
-        """
-        await tail.read_until(lambda: False)
-        found = tail.found
-        wanted = sorted(kept)
-        if len(wanted) == sum(map(is_checkpoint, found.items.values())):
-            return
-        if not wanted:
-            await self._delete(session)
-            return
-        last = max(found.items)
-        expected: int | None = last
-        items = [Owned(each.data, occurred_at=said_at) for each, said_at in _own_messages(session, found)]
-        placed: dict[tuple[str, Any], list[int]] = {}
-        for position, data in wanted:
-            versions = unpacked(serde, data["checkpoint_data"])["channel_versions"]
-            refs: Refs = {}
-            for channel, positions in absolute(data["channels"], position).items():
-                refs[channel] = placed.get((channel, versions[channel]), [])
-                value = found.channel(channel, versions[channel], positions) if positions else None
-                if value and not refs[channel]:
-                    items += [Owned(piece, channel) for piece in found.pieces(value)]
-            again = {name: value for name, value in data.items() if name != "early_writes"}
-            refs = await _store(session, items, again, refs, expected_position=expected)
-            placed |= {(channel, versions[channel]): positions for channel, positions in refs.items()}
-            writes = found.writes.get(data["checkpoint_id"], {})
-            await _append(session, [Owned(each) for _, item in sorted(writes.items()) for each in found.pieces(item)])
-            items, expected = [], None
-        await session.clear_items(through=last)
-        self._known.pop(session.session_id)
-
-    async def _delete(self, session: Session) -> None:
-        self._known.pop(session.session_id)
-        with suppress(NotFound):
-            await session.delete(force=True)
 
     async def _find(self, address: Address) -> Thread | None:
         """The thread, if there is one; raises `PermissionDenied` when it is another actor's."""
@@ -367,7 +280,7 @@ class Threads:
 
     async def _sessions(self, config: RunnableConfig | None) -> AsyncIterator[tuple[Address, Session]]:
         """Those that the configuration means: a namespace of a thread, all of a thread's, or all threads'."""
-        if config is not None and NAMESPACE_KEY in config["configurable"]:
+        if config is not None and NAMESPACE_KEY in config.get("configurable", {}):
             address = Address.of(config)
             thread = await self._find(address)
             if thread is not None:
@@ -381,11 +294,7 @@ class Threads:
                 yield found, session
 
 
-def _head(position: int, data: Data) -> Head:
-    return Head(absolute(data["channels"], position), data.get("messages", []))
-
-
-async def _tuple(
+async def _read(
     serde: SerializerProtocol,
     address: Address,
     tail: Tail,
@@ -393,71 +302,30 @@ async def _tuple(
     data: Data,
     *,
     only: Collection[str] | None = None,
-) -> CheckpointTuple:
-    """The checkpoint that stands at `position`, with the values of all channels or `only` of these."""
+) -> tuple[CheckpointTuple, Refs]:
+    """The checkpoint that stands at `position`, with the values of all channels or `only` of these, and where they are.
+
+    Raises `MemstreamError` when a value is not there any more.
+    """
     found, checkpoint_id, parent_id = tail.found, data["checkpoint_id"], data["parent_checkpoint_id"]
     checkpoint = unpacked(serde, data["checkpoint_data"])
     versions = checkpoint["channel_versions"]
-    refs = {
-        channel: positions
-        for channel, positions in absolute(data["channels"], position).items()
-        if positions and (only is None or channel in only)
-    }
+    refs = absolute(data["channels"], position)
+    wanted = {channel: places for channel, places in refs.items() if places and (only is None or channel in only)}
     early = data.get("early_writes", [])
-    await tail.read([*early, *(each for positions in refs.values() for each in positions)])
+    await tail.read([*early, *(place for places in wanted.values() for place in places)])
     values = {}
-    for channel, positions in refs.items():
-        holds = partial(found.channel, channel, versions[channel], positions)
-        await tail.read_until(holds)
-        values[channel] = found.loaded(serde, (holds() or {})["value"])
+    for channel, places in wanted.items():
+        locate = partial(found.locate, channel, versions[channel], places)
+        await tail.read_until(locate)
+        refs[channel] = located(locate(), channel)
+        values[channel] = found.loaded(serde, found.items[refs[channel][-1]]["value"])
     await tail.read_until(partial(found.has_writes, checkpoint_id, early))
-    return CheckpointTuple(
+    read = CheckpointTuple(
         config=address.config(checkpoint_id),
         checkpoint=checkpoint | {"channel_values": values},
         metadata=unpacked(serde, data["metadata"]),
         parent_config=address.config(parent_id) if parent_id else None,
         pending_writes=found.pending_writes(serde, checkpoint_id),
     )
-
-
-async def _store(
-    session: Session, items: Iterable[Owned], checkpoint: Data, refs: Refs, *, expected_position: int | None = None
-) -> Refs:
-    """Appends the items and then the checkpoint, which refers to them besides `refs`; returns all it refers to."""
-    *portions, last = appends(items)
-    refs = {channel: list(positions) for channel, positions in refs.items()}
-    for portion in portions:
-        stored = await session.append_items([each.new() for each in portion], expected_position=expected_position)
-        expected_position = None
-        for owned, item in zip(portion, stored, strict=True):
-            if owned.channel is not None:
-                refs.setdefault(owned.channel, []).append(item.position)
-    for place, owned in enumerate(last):
-        if owned.channel is not None:
-            refs.setdefault(owned.channel, []).append(place - len(last))
-    stored = await session.append_items(
-        [*(each.new() for each in last), NewItem({**checkpoint, "channels": refs})],
-        expected_position=expected_position,
-    )
-    return absolute(refs, stored[-1].position)
-
-
-async def _append(session: Session, items: Iterable[Owned]) -> list[int]:
-    """Their positions."""
-    return [
-        stored.position
-        for portion in appends(items)
-        if portion
-        for stored in await session.append_items([each.new() for each in portion])
-    ]
-
-
-def _own_messages(session: Session, found: Found) -> list[tuple[SessionItem, datetime | str | None]]:
-    """The messages and when they were said, without those that a copied thread brought along."""
-    messages = [item for _, item in sorted(found.messages.items())]
-    made = session.create_time
-    return [
-        (item, item.occurred_at or item.create_time)
-        for item in messages
-        if not (session.forked_from_session_id and made and item.create_time and item.create_time < made)
-    ]
+    return read, refs
