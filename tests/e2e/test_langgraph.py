@@ -330,7 +330,8 @@ def test_writes_that_were_stored_before_their_checkpoint_belong_to_it(made: Made
     early["configurable"]["checkpoint_id"] = after["id"]
 
     saver.put_writes(early, [("a", "early")], "task")
-    saver.put_writes(before, [("a", "of the one before")], "task")
+    for number in range(10):
+        saver.put_writes(before, [("a", "of the one before")], f"task {number}")
     saver.put(before, after, METADATA, {})
     saver.put_writes(early, [("b", "late")], "other")
 
@@ -416,6 +417,7 @@ def test_a_pruned_thread_and_its_copy_go_on(client: AgentKitClient, store: str, 
 
     made().prune(["t-1"])
     pruned = items_of(client, store, "t-1")
+    counting_graph(made()).invoke({"count": 3}, config)  # refers to the note by its number, which a copy changes
     made().copy_thread("t-1", "t-2")
 
     assert [item.data["event_type"] for item in pruned].count("checkpoint") == 1
@@ -469,3 +471,47 @@ def test_delta_channels_are_made_whole_also_after_pruning(made: Made) -> None:
     made().prune(["t-1"])
 
     assert graph.compile(checkpointer=made()).get_state(config).values["lines"] == whole
+
+
+def test_a_copy_of_a_pruned_thread_reads_little_once_it_went_on(
+    standalone: StandaloneProcess, store: str, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, copied = thread_config("t-1", "ana"), thread_config("t-2", "ana")
+    graph = counting_graph(made())
+    for count in range(3):
+        graph.invoke({"count": count, "note": "kept"}, config)
+    made().prune(["t-1"])
+    for count in range(10):
+        graph.invoke({"count": count}, config)
+    made().copy_thread("t-1", "t-2")
+    counting_graph(made()).invoke({"count": 1}, copied)
+    wire = CountedTransport()
+    monkeypatch.setattr(connections, "AgentKitClient", partial(AgentKitClient, http_transport=wire))
+
+    with MemstreamSaver(store, standalone.url, standalone.token) as saver:
+        found = saver.get_tuple(copied)
+
+    assert found is not None
+    assert found.checkpoint["channel_values"]["note"] == "kept"
+    assert wire.traffic.items_read < 10
+
+
+def test_deleting_a_run_leaves_what_others_share_with_it(made: Made) -> None:
+    saver, config = made(), thread_config("t-1")
+    values, versions = {"a": 1, "b": 1}, {"a": "1", "b": "1"}
+    first = saver.put(config, checkpoint(values, versions), METADATA | {"run_id": "one"}, versions)
+    changed = checkpoint(values | {"b": 2}, versions | {"b": "2"})
+    second = saver.put(first, changed, METADATA | {"run_id": "two"}, {"b": "2"})
+    saver.put_writes(second, [("c", "pending")], "task")
+    third = checkpoint(values | {"b": 2}, versions | {"b": "2"})
+    saver.put(second, third, METADATA | {"run_id": "three"}, {})
+
+    saver.delete_for_runs(["one", "unknown"])
+
+    assert saver.get_tuple(first) is None
+    for other in (saver, made()):
+        kept = list(other.list(config))
+        assert [each.checkpoint["channel_values"] for each in kept] == [{"a": 1, "b": 2}] * 2
+        assert [each.pending_writes for each in kept] == [[], [("task", "c", "pending")]]
+    saver.delete_for_runs(["two", "three"])
+    assert made().get_tuple(config) is None
