@@ -498,7 +498,8 @@ def test_a_copy_of_a_pruned_thread_reads_little_once_it_went_on(
 
 def test_deleting_a_run_leaves_what_others_share_with_it(made: Made) -> None:
     saver, config = made(), thread_config("t-1")
-    values, versions = {"a": 1, "b": 1}, {"a": "1", "b": "1"}
+    values = {"a": 1, "b": 1}
+    versions: dict[str, Any] = {"a": "1", "b": "1"}
     first = saver.put(config, checkpoint(values, versions), METADATA | {"run_id": "one"}, versions)
     changed = checkpoint(values | {"b": 2}, versions | {"b": "2"})
     second = saver.put(first, changed, METADATA | {"run_id": "two"}, {"b": "2"})
