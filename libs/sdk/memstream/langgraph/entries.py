@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from langgraph.store.base import (
     GetOp,
@@ -124,4 +125,4 @@ class Entries:
             namespace = namespace_of(memory)
             if memory.session_id is None and all(meets(namespace, each) for each in conditions):
                 found.add(namespace[: op.max_depth])
-        return sorted(found)[op.offset : op.offset + op.limit]
+        return list(islice(sorted(found), op.offset, op.offset + op.limit))
