@@ -15,10 +15,8 @@ MODULES = (
     "langgraph/entries",
     "langgraph/tails",
     "langgraph/threads",
-MODULES = (
     "langgraph/upkeep",
     "long_term",
-)
     "memories",
     "pipelines",
     "sessions",
