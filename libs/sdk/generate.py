@@ -9,7 +9,20 @@ import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent / "memstream"
-MODULES = ("client", "long_term", "memories", "pipelines", "sessions", "stores", "transport")
+MODULES = (
+    "client",
+    "langgraph/appends",
+    "langgraph/entries",
+    "langgraph/tails",
+    "langgraph/threads",
+    "langgraph/upkeep",
+    "long_term",
+    "memories",
+    "pipelines",
+    "sessions",
+    "stores",
+    "transport",
+)
 NOTE = "# Made by libs/sdk/generate.py from aio/{name}.py; change that one.\n"
 RULES = (
     (r"\basync (?=def|for|with)", ""),
@@ -22,6 +35,9 @@ RULES = (
     (r"\bhttpx\.Async(?=Client\b|BaseTransport\b)", "httpx."),
     (r"\b__a(?=enter__|exit__)", "__"),
     (r"\baclosing\b", "closing"),
+    (r"\bAwaitable\[(\w+)\]", r"\1"),
+    (r"\bAwaitable, ", ""),
+    (r"\basyncio(?=\.Lock\b|$)", "threading"),
     (r"\.a(?=close\(|read\(|iter_lines\()", "."),
 )
 
@@ -32,7 +48,7 @@ SORT = ["check", "--quiet", "--fix", "--unsafe-fixes", "--select", "I,UP028"]
 def blocking(name: str) -> str:
     text = (PACKAGE / "aio" / f"{name}.py").read_text()
     for pattern, replacement in RULES:
-        text = re.sub(pattern, replacement, text)
+        text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
     for command in (SORT, ["format", "--quiet"]):
         text = subprocess.run(  # noqa: S603 - a fixed command
             [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(PACKAGE / f"{name}.py"), "-"],
@@ -51,7 +67,7 @@ def main() -> int:
         path, text = PACKAGE / f"{name}.py", blocking(name)
         if path.exists() and path.read_text() == text:
             continue
-        stale.append(path.name)
+        stale.append(name)
         if not is_check:
             path.write_text(text)
     if is_check and stale:

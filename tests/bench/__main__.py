@@ -28,6 +28,7 @@ from tests.bench.distilled import (
 from tests.bench.freshness import freshness_rows
 from tests.bench.growth import crowd_rows, growth_rows
 from tests.bench.lanes import lane_rows
+from tests.bench.langgraph_turns import langgraph_rows
 from tests.bench.large import large_rows
 from tests.bench.peers.corpus import DIMENSIONS
 from tests.bench.reloads import reload_rows
@@ -41,7 +42,18 @@ from tests.bench.turns import turn_rows
 from tests.bench.windows import WINDOW_S
 from tests.support.scripted_model import scripted_model
 
-GROUPS = ("start", "append", "reload", "growth", "turn", "freshness", "distilling", "recall", "search")
+GROUPS = (
+    "start",
+    "append",
+    "reload",
+    "growth",
+    "turn",
+    "langgraph",
+    "freshness",
+    "distilling",
+    "recall",
+    "search",
+)
 MODEL_LATENCY_S = 0.2
 DATA = "MEMSTREAM_BENCH_DATA"
 EMBEDDER = "minilm"
@@ -63,7 +75,7 @@ class Bench:
         if "start" in self._groups:
             self._say("starting the client and the command line")
             self._add(await asyncio.to_thread(start_rows))
-        if set(self._groups) & {"append", "reload", "growth", "turn"}:
+        if set(self._groups) & {"append", "reload", "growth", "turn", "langgraph"}:
             self._say("starting Postgres, NATS and the session service")
             async with stand("session") as one:
                 await self._session(one)
@@ -162,6 +174,9 @@ class Bench:
         if "turn" in self._groups:
             self._say("a turn of an agent")
             self._add(await turn_rows(one, self._window_s))
+        if "langgraph" in self._groups:
+            self._say("LangGraph turns")
+            self._add(await langgraph_rows(one, self._window_s))
         self._say("memory at rest")
         self._add(await resting_rows(one, "this load"))
 

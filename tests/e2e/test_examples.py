@@ -91,3 +91,10 @@ async def test_an_example_asks_the_model_of_the_environment(
 
     assert out == "From a model of your own.\n"
     assert model.requests[0]["model"] == "mine"
+
+
+async def test_an_agent_on_langgraph_resumes_and_remembers(standalone: StandaloneProcess) -> None:
+    said = await says(standalone, "langgraph_support.py")
+
+    assert "(4 messages in the first conversation)" in said
+    assert "peanuts" in said.partition("Which allergies")[2]

@@ -119,6 +119,8 @@ async def items_are_appended_listed_popped_and_cleared(client: Face) -> None:
     assert (await session.pop_item()).data == "once"
     (next_one,) = await session.append_items(["next"])
     assert next_one.position == 7
+    await session.clear_items(through=5)
+    assert [item.position async for item in session.list_items()] == [7]
     await session.clear_items()
     assert await everything(session.list_items()) == []
     assert await session.pop_item() is None

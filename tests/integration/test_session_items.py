@@ -361,6 +361,25 @@ async def test_clear_hides_at_once_and_purges_later(service: SessionService, sto
     assert await count(service, "item_purges", store) == 0
 
 
+async def test_a_clear_up_to_a_position_keeps_what_is_beyond_and_never_brings_back(
+    service: SessionService, store: str, session: str
+) -> None:
+    await service.append(session, *range(10))
+
+    await service.call("POST", f"{session}/items:clear?through=7")
+    await service.call("POST", f"{session}/items:clear?through=3")
+    kept = [item["position"] for item in await service.items(session)]
+    await service.call("POST", f"{session}/items:clear?through=99")
+    hidden = await service.items(session)
+    appended = await service.append(session, "new")
+    await service.clean()
+
+    assert kept == [10, 9, 8]
+    assert hidden == []
+    assert [item["item_id"] for item in await service.items(session)] == [appended[0]["item_id"]]
+    assert await count(service, "session_items", store) == 1
+
+
 async def test_a_clear_while_appends_run_keeps_what_came_after(
     service: SessionService, store: str, session: str
 ) -> None:

@@ -147,9 +147,11 @@ class Session(Bound):
         answer = self._transport.create(f"{self._path}/items:pop")
         return SessionItem.of(answer["item"]) if answer.get("item") else None
 
-    def clear_items(self) -> None:
-        """Removes all items; the session stays, and so do memories."""
-        self._transport.send("POST", f"{self._path}/items:clear", body={})
+    def clear_items(self, *, through: int | None = None) -> None:
+        """Removes all items, or those up to that position; the session stays, and so do memories."""
+        self._transport.send(
+            "POST", f"{self._path}/items:clear", params={"through": through}, body={}, is_safe=through is not None
+        )
 
     def extract_memories(
         self, *, memory_store: str, instructions: str | None = None, dry_run: bool = False

@@ -74,7 +74,15 @@ OPERATIONS = (
     Operation(
         "POST", f"{PATH}:pop", "pop_session_item", "Remove and return the newest item.", "items", Popped, has_key=True
     ),
-    Operation("POST", f"{PATH}:clear", "clear_session_items", "Remove all items.", "items", Empty),
+    Operation(
+        "POST",
+        f"{PATH}:clear",
+        "clear_session_items",
+        "Remove all items.",
+        "items",
+        Empty,
+        query={"through": "Only the items up to this position, inclusive."},
+    ),
 )
 
 
@@ -148,7 +156,8 @@ class ItemRoutes:
 
     async def clear(self, request: Request) -> Response:
         caller = await authenticated(request)
-        await self._items.clear(caller, *_path(request))
+        through = parse_position("through", request.query_params.get("through"))
+        await self._items.clear(caller, *_path(request), through=through)
         return json_response({})
 
 

@@ -99,11 +99,13 @@ POP_MARKED = POP.format(take="update session_items set popped_at = now()")
 
 CLEAR = f"""
 with {GRANTED}, session as (
-    update sessions set cleared_through = last_position, last_activity_time = greatest(last_activity_time, now())
+    update sessions set
+        cleared_through = greatest(cleared_through, least($5::bigint, last_position)),
+        last_activity_time = greatest(last_activity_time, now())
     where store_uid = $1 and session_id = $4 and (select level from granted) >= 2
-    returning session_uid, last_position
+    returning session_uid, cleared_through
 ), purge as (
-    insert into item_purges (store_uid, session_uid, through) select $1, session_uid, last_position from session
+    insert into item_purges (store_uid, session_uid, through) select $1, session_uid, cleared_through from session
     on conflict (store_uid, session_uid) do update set through = excluded.through
 )
 select (select level from granted) as level, s.session_uid from (select) as one left join session s on true
@@ -295,11 +297,13 @@ class Items:
             raise Aborted("What the first request with this Idempotency-Key removed is gone for good.")
         return session_uid, _item(row), True
 
-    async def clear(self, caller: Caller, store_id: str, session_id: str) -> None:
-        """Hides every item at once; they are purged in the background."""
+    async def clear(self, caller: Caller, store_id: str, session_id: str, *, through: int | None) -> None:
+        """Hides every item up to that position, or all there are, at once; they are purged in the background."""
 
         async def statement(store_uid: UUID) -> list[asyncpg.Record]:
-            return await self._database.write(CLEAR, store_uid, caller.principal_type, caller.principal, session_id)
+            return await self._database.write(
+                CLEAR, store_uid, caller.principal_type, caller.principal, session_id, through
+            )
 
         _, (row,) = await self._access.rows(caller, store_id, WRITE, statement)
         if row["session_uid"] is None:

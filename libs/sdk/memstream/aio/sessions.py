@@ -146,9 +146,11 @@ class Session(Bound):
         answer = await self._transport.create(f"{self._path}/items:pop")
         return SessionItem.of(answer["item"]) if answer.get("item") else None
 
-    async def clear_items(self) -> None:
-        """Removes all items; the session stays, and so do memories."""
-        await self._transport.send("POST", f"{self._path}/items:clear", body={})
+    async def clear_items(self, *, through: int | None = None) -> None:
+        """Removes all items, or those up to that position; the session stays, and so do memories."""
+        await self._transport.send(
+            "POST", f"{self._path}/items:clear", params={"through": through}, body={}, is_safe=through is not None
+        )
 
     async def extract_memories(
         self, *, memory_store: str, instructions: str | None = None, dry_run: bool = False

@@ -1,0 +1,1 @@
+"""The source of what `memstream.langgraph` has in two kinds."""
