@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -19,7 +19,6 @@ from databricks.sdk.errors import (
     Unauthenticated,
 )
 from databricks.sdk.service.agentkit import (
-    AgentKitAPI,
     PermissionLevel,
     PrincipalType,
     Session,
@@ -33,7 +32,6 @@ from tests.support.servers import PostgresServer
 from tests.support.service import USER, Keys, database, key_directory, served
 from tests.support.session import message, session_app
 
-OTHER_SERVICES = ("memory", "memories")
 BO = StorePrincipal(name="bo@example.com", principal_type=PrincipalType.USER)
 
 
@@ -57,21 +55,8 @@ async def published(postgres: PostgresServer) -> AsyncIterator[Published]:
             yield Published(url, keys)
 
 
-class Recorded:
-    """An `AgentKitAPI` that remembers which of its methods were called."""
-
-    called: ClassVar[set[str]] = set()
-
-    def __init__(self, api: AgentKitAPI) -> None:
-        self._api = api
-
-    def __getattr__(self, name: str) -> Any:
-        Recorded.called.add(name)
-        return getattr(self._api, name)
-
-
 def kit(published: Published, user: str = USER, **claims: Any) -> Any:
-    return Recorded(published.client(user, **claims).agent_kit)
+    return published.client(user, **claims).agent_kit
 
 
 @pytest.fixture
@@ -238,10 +223,3 @@ async def test_every_permission_path_is_served_below_both_bases(published: Publi
 
             assert [a.status_code for a in (granted, listed, own, revoked)] == [200] * 4
             assert listed.json()["session_store_permissions"][0]["principal"]["name"] == "app-1"
-
-
-def test_every_method_of_the_client_was_called() -> None:
-    public = {name for name in dir(AgentKitAPI) if not name.startswith("_")}
-    ours = {name for name in public if not any(word in name for word in OTHER_SERVICES)}
-
-    assert ours - Recorded.called == set()
