@@ -29,6 +29,8 @@ from libs.chassis.settings import ServiceSettings
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.chassis.wire import bounded_http
 
+CANCEL_AGAIN_S = 10.0  # longer than any task takes to end
+
 
 class Chassis:
     """`database`, `bus`, `unit_of_work` … are what a service is wired with; nothing is opened before `running`."""
@@ -91,9 +93,7 @@ class Chassis:
         try:
             yield
         finally:
-            for task in reversed(tasks):
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await _end(tasks[::-1])
             for closer in self._closers:
                 await closer()
             await self.database.close()
@@ -140,6 +140,15 @@ class Chassis:
         document(app, operations, open_paths=open_paths)
         app.state.chassis = self
         return app
+
+
+async def _end(tasks: Sequence["asyncio.Future[None]"]) -> None:
+    """Cancels until all have ended: what a library swallowed is said again."""
+    left = set(tasks)
+    while left:
+        for task in tasks:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
 
 
 def settle_heap() -> None:

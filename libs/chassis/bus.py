@@ -149,7 +149,8 @@ class Bus:
                     log.warning("bus_unreachable", service=self._service, error=type(error).__name__)
                     await asyncio.sleep(1)
             self._stream = self._client.jetstream(timeout=PUBLISH_TIMEOUT_S)
-            while not await self._apply() or not await self._start():  # noqa: ASYNC110 - a server may need a moment
+            while not await self._apply() or not await self._start():
+                _end_if_asked()
                 await asyncio.sleep(1)
             self.health.started = True
             log.info("bus_started", service=self._service)
@@ -200,6 +201,7 @@ class Bus:
                         self._metrics.topology_repairs.labels(self._service).inc()
                 else:
                     self.health.missing_since = None
+            _end_if_asked()
             await asyncio.sleep(WATCH_INTERVAL_S)
 
     async def _missing(self) -> list[str]:
@@ -211,6 +213,13 @@ class Bus:
             except NotFoundError:
                 missing.append(consumer.durable)
         return missing
+
+
+def _end_if_asked() -> None:
+    """nats-py waits with `asyncio.wait_for`, which in Python 3.11 swallows a cancellation that comes with an answer."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def apply_topology(stream: JetStreamContext, service: str, replicas: int = 1) -> None:
