@@ -111,10 +111,8 @@ def effective() -> dict[str, str | None]:
     """Every variable of the one-process form with the value in force, or what is wrong; secrets are hidden."""
     try:
         own, settings = _Own(), Settings.from_environment()
-        known: dict[str, Any] = own.model_dump() | {
-            "memstream_data_dir": settings.data_dir,
-            "key_dir": settings.key_dir,
-        }
+        known: dict[str, Any] = own.model_dump()
+        known |= {"memstream_data_dir": settings.data_dir, "key_dir": settings.key_dir}
         for name in SERVICES:
             of_service = settings.of(name, database_url="", nats_url="").model_dump()
             known |= {field: value for field, value in of_service.items() if field not in {*known, "database_url"}}

@@ -57,7 +57,7 @@ class Commands(Group):
         except MemstreamError as error:
             status = self._report(error.message, error.error_code, error.hint, 1)
         except typer.TyperException as error:
-            status = self._report(error.format_message(), None, None, error.exit_code)
+            status = self._report(" ".join(error.format_message().split()), None, None, error.exit_code)
         except (typer.Abort, KeyboardInterrupt):
             status = self._report("stopped", None, None, 1)
         except ValueError as error:

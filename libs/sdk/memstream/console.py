@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,16 +42,17 @@ class Console:
         """Something to know besides the result, on stderr."""
         typer.echo(text, err=True)
 
-    def confirm(self, question: str, *, yes: bool) -> None:
-        """Goes on when the user agrees; without a yes, or anybody to ask, raises `MemstreamError`."""
-        if yes:
-            return
-        try:
-            agreed = typer.confirm(question, default=False, err=True)
-        except typer.Abort:
+    def agrees(self, question: str) -> bool:
+        """Asks on stderr; whatever is not a yes is a no, and so is nobody there."""
+        typer.echo(f"{question} [y/N]: ", nl=False, err=True)
+        answer = sys.stdin.readline()
+        if not answer.endswith("\n"):
             typer.echo(err=True)
-            agreed = False
-        if not agreed:
+        return answer.strip().lower() in ("y", "yes")
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Goes on after `yes` or when the user agrees; else raises `MemstreamError`."""
+        if not yes and not self.agrees(question):
             raise MemstreamError("nothing was done", hint="--yes goes ahead without asking")
 
     def client(self) -> AgentKitClient:

@@ -58,8 +58,9 @@ def bound(text: str, table: str, name: str) -> str:
     begin, end = _table(lines, table)
     if begin is None:
         return "\n".join([*lines, *([""] if lines else []), f"[{table}]", entry]) + "\n"
-    kept = [line for line in lines[begin:end] if not NAME.match(line)]
-    return "\n".join([*lines[:begin], entry, *kept, *lines[end:]]) + "\n"
+    named = next((number for number in range(begin, end) if NAME.match(lines[number])), None)
+    at, after = (begin, begin) if named is None else (named, named + 1)
+    return "\n".join([*lines[:at], entry, *lines[after:]]) + "\n"
 
 
 def unbound(text: str, table: str) -> str:

@@ -38,9 +38,5 @@ def erase(
             receipt = waited(
                 out, "erasing", lambda: rest.get(path), lambda raw: raw["state"] == "DONE", timeout_s=wait_timeout
             )
-    counts = ", ".join(f"{service} {count}" for service, count in receipt["counts"].items())
-    show_done(
-        out,
-        receipt,
-        f"Erasure {receipt['erasure_id']} of {actor}: {receipt['state']}{f' ({counts})' if counts else ''}",
-    )
+    counts = "".join(f", {count} {what}" for what, count in receipt["counts"].items())
+    show_done(out, receipt, f"Erasure {receipt['erasure_id']} of {actor}: {receipt['state']}{counts}")

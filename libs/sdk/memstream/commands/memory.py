@@ -50,7 +50,7 @@ HITS = Listing(
         Column("score", lambda hit: f"{hit['score']:.2f}"),
         Column("path", "managed_memory_entry.path", is_id=True),
         Column("content", "managed_memory_entry.content"),
-        Column("entry", last("managed_memory_entry.name"), is_id=True),
+        Column("entry", last("managed_memory_entry.name")),
     ),
 )
 SOURCE_TYPE = "MANAGED_MEMORY_ENTRY_SOURCE_TYPE_"

@@ -185,12 +185,8 @@ def resume(ctx: typer.Context, name: Name) -> None:
     if known != Trigger.manual.sent:
         raise MemstreamError(f"pipeline {name} is not paused: its trigger is {known}")
     raw = _retrigger(out, name, Trigger.scheduled)
-    show_done(
-        out,
-        raw,
-        f"Resumed {raw['name']}, about once a day",
-        f"memstream memory pipeline update {name} --trigger continuous",
-    )
+    follow = f"memstream memory pipeline update {name} --trigger continuous"
+    show_done(out, raw, f"Resumed {raw['name']}, about once a day", follow)
 
 
 @pipeline.command("delete")
@@ -296,14 +292,9 @@ def get_run(
 def _show_begun(out: Console, raw: dict[str, Any], what: str, follow: str, wait: bool, wait_timeout: int) -> None:
     """What began; with `wait` what became of it, and a failure unless it succeeded."""
     if wait:
+        waiting = f"waiting for {what.lower()} {raw['name']}"
         with out.rest() as rest:
-            raw = waited(
-                out,
-                f"waiting for {what.lower()} {raw['name']}",
-                lambda: rest.get(f"/{raw['name']}"),
-                _has_ended,
-                timeout_s=wait_timeout,
-            )
+            raw = waited(out, waiting, lambda: rest.get(f"/{raw['name']}"), _has_ended, timeout_s=wait_timeout)
     show_done(out, raw, f"{what} {raw['name']}: {raw['state']}", *(() if _has_ended(raw) else (follow,)))
     if wait and raw["state"] != "SUCCEEDED":
         raise MemstreamError(f"{raw['name']} ended as {raw['state']}: {raw.get('error') or 'no reason is known'}")

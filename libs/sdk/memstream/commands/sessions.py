@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -58,9 +58,9 @@ ITEMS = Listing(
     "item",
     (
         Column("position", "position"),
-        Column("item", "item_id", is_id=True),
+        Column("data", lambda item: _said(item.get("data"))),
         Column("created", when("create_time")),
-        Column("data", "data"),
+        Column("item", "item_id"),
     ),
 )
 
@@ -278,6 +278,13 @@ def clear(ctx: typer.Context, store: SessionStore, session_id: SessionOption) ->
     with out.rest() as rest:
         rest.send("POST", f"{_path(store, session_id)}/items:clear", body={})
     show_done(out, {"cleared": session_id}, f"Removed all items of session {session_id}")
+
+
+def _said(data: Any) -> Any:
+    """A message as who said what, any other item as it is."""
+    if isinstance(data, dict) and data.get("type") == "message" and isinstance(data.get("content"), str):
+        return f"{data.get('role')}: {data['content']}"
+    return data
 
 
 def _path(store: str, session_id: str) -> str:

@@ -18,6 +18,8 @@ from memstream.console import Console
 
 NOTHING = "—"
 PIPE_WIDTH = 1_000_000
+TEXT_WIDTH = 20  # what a column of text is given at least
+GAP = 2
 
 Raw = Mapping[str, Any]
 Fetch = Callable[[str | None], dict[str, Any]]
@@ -59,7 +61,7 @@ def show_pages(out: Console, listing: Listing, fetch: Fetch, page_token: str | N
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             typer.echo(f"more: --page-token {token}")
             return
-        if not typer.confirm("Show the next page?", default=False, err=True):
+        if not out.agrees("Show the next page?"):
             return
         page = fetch(token)
 
@@ -71,7 +73,8 @@ def show_list(out: Console, listing: Listing, page: Raw) -> None:
         return
     rows = page.get(listing.field) or []
     if rows:
-        _print(_table(listing.columns, [[column.cell(row) for column in listing.columns] for row in rows]))
+        cells = [[column.cell(row) for column in listing.columns] for row in rows]
+        _print(lambda width: _table(listing.columns, cells, width))
     typer.echo(listing.counted(len(rows)) if rows else f"no {listing.plural or listing.noun + 's'}")
 
 
@@ -87,8 +90,8 @@ def show_details(out: Console, title: str, raw: Raw) -> None:
     grid.add_column(overflow="fold")
     for name, value in _flat(raw):
         grid.add_row(Text(name), Text(shown(value)))
-    _print(Text(title, style="bold"))
-    _print(grid)
+    _print(lambda _: Text(title, style="bold"))
+    _print(lambda _: grid)
 
 
 def show_done(out: Console, raw: Raw, what: str, *next_steps: str) -> None:
@@ -103,7 +106,7 @@ def show_done(out: Console, raw: Raw, what: str, *next_steps: str) -> None:
     from rich.panel import Panel
     from rich.text import Text
 
-    _print(Panel(Text("\n".join(lines)), border_style="green", expand=False))
+    _print(lambda _: Panel(Text("\n".join(lines)), border_style="green", expand=False))
 
 
 def shown(value: Any) -> str:
@@ -153,27 +156,44 @@ def _flat(raw: Raw, prefix: str = "") -> list[tuple[str, Any]]:
     return pairs
 
 
-def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Any:
+def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> Any:
+    """Texts are folded to fit the width, if any; where ids would have to be, the last other columns are left out."""
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for column in columns:
-        table.add_column(Text(column.heading.upper()), overflow="fold" if column.is_id else "ellipsis")
+    needed = [
+        max(cell_len(cell) for cell in cells)
+        for cells in zip([column.heading for column in columns], *rows, strict=True)
+    ]
+    needed = [size if column.is_id else min(size, TEXT_WIDTH) for column, size in zip(columns, needed, strict=True)]
+    kept = list(range(len(columns)))
+
+    def is_too_wide() -> bool:
+        return width is not None and sum(needed[number] + GAP for number in kept) - GAP > width
+
+    others = [number for number in kept if not columns[number].is_id]
+    while others and is_too_wide():
+        kept.remove(others.pop())
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
+    for number in kept:
+        column = columns[number]
+        table.add_column(Text(column.heading.upper()), overflow="fold", no_wrap=column.is_id and not is_too_wide())
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(row[number]) for number in kept))
     return table
 
 
-def _print(renderable: Any) -> None:
+def _print(make: Callable[[int | None], Any]) -> None:
+    """Prints what is made for the width of the terminal, or elsewhere for none."""
     from rich.console import Console as RichConsole
 
     terminal = RichConsole(highlight=False)
     if terminal.is_terminal:
-        terminal.print(renderable)
+        terminal.print(make(terminal.width))
         return
     plain = RichConsole(file=io.StringIO(), width=PIPE_WIDTH, highlight=False, color_system=None)
     with plain.capture() as captured:
-        plain.print(renderable)
+        plain.print(make(None))
     for line in captured.get().splitlines():
         typer.echo(line.rstrip())
