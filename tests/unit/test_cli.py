@@ -83,8 +83,6 @@ name = "search"
 
 def test_binding_changes_one_line_of_the_manifest() -> None:
     assert bound(MANIFEST, "session_store", "new") == MANIFEST.replace("old", "new")
-        '# which one\nname = "old"', 'name = "new"\n# which one'
-    )
     assert bound(MANIFEST, "memory_store", "facts") == f'{MANIFEST}\n[memory_store]\nname = "facts"\n'
     assert bound("", "memory_store", "facts") == '[memory_store]\nname = "facts"\n'
 
