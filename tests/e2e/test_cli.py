@@ -399,6 +399,17 @@ def parked_messages_go_round_again_or_are_dropped(cli: Cli, _: Path) -> None:
         cli.ran |= admin.ran
 
 
+def restored_databases_are_repaired(cli: Cli, _: Path) -> None:
+    admin = Cli(cli.standalone, "root@example.com", is_admin=True)
+
+    repaired = admin.json("repair")
+    cli.ran |= admin.ran
+
+    assert repaired["sessions"] >= repaired["rewound"] == 0
+    assert repaired["batches"] >= repaired["applied_again"] == 0
+    assert cli.refused("repair").splitlines()[1].startswith("error[PERMISSION_DENIED]: ")
+
+
 async def park(standalone: StandaloneProcess, ids: Sequence[str]) -> None:
     """As the distiller does with what it cannot read."""
     postgres = EmbeddedPostgres(standalone.data_dir / "postgres")
@@ -502,6 +513,7 @@ SCENES: list[Scene] = [
     a_pipeline_distils_what_was_said,
     an_actor_is_forgotten,
     parked_messages_go_round_again_or_are_dropped,
+    restored_databases_are_repaired,
     stores_are_bound_to_an_agents_directory,
     the_doctor_finds_what_is_wrong,
     conversations_are_imported_and_exported,

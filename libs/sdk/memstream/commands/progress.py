@@ -36,7 +36,7 @@ def progress(out: Console, what: str, total: int | None) -> Iterator[Callable[[i
 def waited(out: Console, what: str, look: Callable[[], T], is_over: Callable[[T], bool], *, timeout_s: float) -> T:
     """What is seen once it is over, looked at again and again. Raises `MemstreamError` past the deadline."""
     begun = time.monotonic()
-    with _waiting(out, what):
+    with waiting(out, what):
         while not is_over(seen := look()):
             if time.monotonic() - begun > timeout_s:
                 raise MemstreamError("the time to wait is over; it goes on by itself")
@@ -45,7 +45,8 @@ def waited(out: Console, what: str, look: Callable[[], T], is_over: Callable[[T]
 
 
 @contextmanager
-def _waiting(out: Console, what: str) -> Iterator[None]:
+def waiting(out: Console, what: str) -> Iterator[None]:
+    """For as long as the block lasts, when nobody knows how much there is."""
     if not sys.stderr.isatty():
         out.note(f"{what}...")
         yield
