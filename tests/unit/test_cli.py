@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from memstream.cli import app
 from memstream.commands.binding import bound, unbound
+from memstream.commands.sessions import ITEMS
 
 
 def run(*arguments: str, input: str | None = None) -> Result:
@@ -65,6 +66,24 @@ def test_commands_are_completed_by_the_shell() -> None:
     answer = subprocess.run(command, env={**os.environ, **words}, capture_output=True, text=True, timeout=60)
 
     assert answer.stdout.split() == ["resume", "run", "replay", "runs"]
+
+
+@pytest.mark.parametrize(
+    ("data", "cell"),
+    [
+        ({"type": "message", "role": "user", "content": "I live\nin Lisbon."}, "user: I live in Lisbon."),
+        (
+            {"role": "assistant", "content": [{"type": "output_text", "text": "A fine"}, {"text": "city."}]},
+            "assistant: A fine city.",
+        ),
+        ({"role": "user", "content": [{"type": "image"}]}, '{"role": "user", "content": [{"type": "image"}]}'),
+        ({"type": "function_call"}, '{"type": "function_call"}'),
+        ("\x1b[31mred", "\ufffd[31mred"),
+        (None, "—"),
+    ],
+)
+def test_an_item_is_shown_as_who_said_what(data: object, cell: str) -> None:
+    assert ITEMS.columns[1].cell({"data": data}) == cell
 
 
 MANIFEST = """# an agent

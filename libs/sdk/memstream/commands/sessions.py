@@ -282,9 +282,11 @@ def clear(ctx: typer.Context, store: SessionStore, session_id: SessionOption) ->
 
 def _said(data: Any) -> Any:
     """A message as who said what, any other item as it is."""
-    if isinstance(data, dict) and data.get("type") == "message" and isinstance(data.get("content"), str):
-        return f"{data.get('role')}: {data['content']}"
-    return data
+    content = data.get("content") if isinstance(data, dict) and isinstance(data.get("role"), str) else None
+    if isinstance(content, list):
+        texts = [str(part["text"]) for part in content if isinstance(part, dict) and "text" in part]
+        content = " ".join(texts) if len(texts) == len(content) else None
+    return f"{data['role']}: {content}" if isinstance(content, str) else data
 
 
 def _path(store: str, session_id: str) -> str:
