@@ -113,6 +113,22 @@ def test_unbinding_leaves_everything_else() -> None:
     assert unbound('[memory_store]\nname = "facts"\n', "memory_store") == ""
 
 
+def test_the_doctor_shows_the_settings_in_force_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = {"OPENAI_API_KEY": "hunter2", "DATABASE_URL_SESSION": "postgresql://me:hunter2@db/s"}
+    for name, value in {**secrets, "OPENAI_BASE_URL": "http://me:hunter2@model/v1", "LOG_LEVEL": "error"}.items():
+        monkeypatch.setenv(name, value)
+
+    result = run("-o", "json", "--url", "http://me:hunter2@127.0.0.1:9", "--token", "hunter2", "doctor")
+
+    assert result.exit_code == 1
+    assert "hunter2" not in result.output
+    settings = {each["name"]: each["value"] for each in json.loads(result.stdout)["settings"]}
+    assert settings.items() >= {"OPENAI_API_KEY": "hidden", "LOG_LEVEL": "error", "MEMSTREAM_TOKEN": "hidden"}.items()
+    assert (settings["OPENAI_BASE_URL"], settings["MEMSTREAM_URL"]) == ("http://***@model/v1", "http://***@127.0.0.1:9")
+    assert settings["DATABASE_URL_SESSION"] == "hidden"
+    assert settings["DATABASE_URL_MEMORY"] is None
+
+
 def test_failures_are_json_when_results_are() -> None:
     result = run("-o", "json", "import", "/nowhere.jsonl")
 

@@ -102,7 +102,11 @@ class Doctor:
         if name is None:
             return Finding(noun, SKIPPED, f"AGENT_{noun.upper().replace(' ', '_')} names none")
         path = f"{BASE}/{noun.replace(' ', '-')}s/{segment(name)}"
-        level = self._rest.get(f"{path}/permissions/self")["permission"]
+        try:
+            level = self._rest.get(f"{path}/permissions/self")["permission"]
+        except NotFound as missing:
+            group = "sessions" if noun == "session store" else "memory"
+            return Finding(noun, FAILED, missing.message, f"`memstream {group} stores create --name {name}` makes it")
         if level not in ("READ", "WRITE"):
             return Finding(noun, FAILED, f"no access to {name}", "its creator or an admin can grant READ or WRITE")
         embedding = self._rest.get(path).get("embedding") or {}
@@ -162,8 +166,6 @@ class Doctor:
     def _found(self, check: str, look: Callable[[], Finding]) -> Finding:
         try:
             return look()
-        except NotFound as missing:
-            return Finding(check, FAILED, missing.message, f"`memstream --help`, {check}s, makes one")
         except MemstreamError as error:
             return Finding(check, FAILED, error.message, error.hint)
 
