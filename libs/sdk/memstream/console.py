@@ -66,12 +66,14 @@ class Console:
         """The REST surface itself, whose answers are printed as they come; paths are below `prefix`."""
         from memstream.credentials import server_url
         from memstream.http import authorization
+        from memstream.retries import PATIENCE_S
         from memstream.transport import BASE, TIMEOUT_S, Transport
 
         transport = Transport(
             server_url(self.url, None),
             authorization(None, self.token),
             timeout_s=TIMEOUT_S,
+            patience_s=PATIENCE_S,
             transport=None,
             prefix=BASE if prefix is None else prefix,
         )
