@@ -295,6 +295,13 @@ def a_pipeline_distils_what_was_said(cli: Cli, directory: Path) -> None:
     assert changed["dreamer_policy"]["trigger"] == "CONTINUOUS"
     assert cli.refused(*pipeline, "update", known).startswith("error: there is nothing to update")
     assert "nothing was done" in cli.refused(*pipeline, "replay", known, input="")
+    replayed = cli.text(*pipeline, "replay", known, "--actor-id", "ines", "--yes", "--wait")
+    replay = re.fullmatch(rf"Replay ({whole}/replays/\S+): SUCCEEDED\n", replayed)
+    assert replay, replayed
+    assert cli.json(*pipeline, "replays", "get", replay[1]) == cli.rest(replay[1])
+    assert cli.json(*pipeline, "replays", "cancel", replay[1]) == {"canceled": replay[1]}
+    assert cli.refused(*pipeline, "replays", "get", "latest", status=2)
+    assert cli.json(*pipeline, "replay", whole, "--memory-store", name, "-y")["memory_store"] == f"memory-stores/{name}"
     assert cli.refused(*pipeline, "run", "nobody-s").startswith("error[NOT_FOUND]: ")
     assert cli.json(*pipeline, "delete", known, "--yes") == {"deleted": known}
 

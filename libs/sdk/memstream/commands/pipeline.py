@@ -18,7 +18,8 @@ from memstream.errors import Aborted, MemstreamError
 from memstream.values import bare, given, segment
 
 COLLECTION = "memory-pipelines"
-RUN_NAME = re.compile(rf"{COLLECTION}/([^/\s]+)/runs/(\d+)")
+RUN_NAME = re.compile(rf"{COLLECTION}/[^/\s]+/runs/\d+")
+REPLAY_NAME = re.compile(rf"{COLLECTION}/[^/\s]+/replays/[0-9a-f-]+")
 UNFINISHED = ("PENDING", "RUNNING")
 PIPELINES = Listing(
     "memory_pipelines",
@@ -83,6 +84,9 @@ Name = Annotated[str, typer.Argument(help="The pipeline, by its id or resource n
 DisplayName = Annotated[str | None, typer.Option("--display-name", help="For people.")]
 Model = Annotated[str | None, typer.Option("--model", help="What distils; the server's default when absent or empty.")]
 Instructions = Annotated[str | None, typer.Option("--instructions", help="What to keep; @file reads a file.")]
+ReplayName = Annotated[
+    str, typer.Argument(help="memory-pipelines/<id>/replays/<id>, as `replay` printed it.", show_default=False)
+]
 Triggered = Annotated[
     Trigger | None,
     typer.Option(
@@ -94,7 +98,9 @@ To = Annotated[datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help=
 
 pipeline = group("Pipelines, which distil a session store into a memory store.")
 runs = group("The runs of a pipeline.")
+replays = group("The replays of a pipeline.")
 pipeline.add_typer(runs, name="runs")
+pipeline.add_typer(replays, name="replays")
 
 
 @pipeline.command("create")
@@ -202,15 +208,7 @@ def delete(ctx: typer.Context, name: Name, yes: Yes = False) -> None:
 @pipeline.command("run")
 def run(ctx: typer.Context, name: Name, wait: Wait = False, wait_timeout: WaitTimeout = 3600) -> None:
     """Distil everything that is stored now; one run at a time."""
-    out = console(ctx)
-    with out.rest() as rest:
-        try:
-            raw = rest.create(f"{_path(name)}/run")
-        except Aborted as active:
-            if named := RUN_NAME.search(active.message):
-                active.hint = f"`memstream memory pipeline runs get {named[0]}` shows the active run"
-            raise
-    _show_begun(out, raw, "Run", f"memstream memory pipeline runs get {raw['name']}", wait, wait_timeout)
+    _begin(console(ctx), "run", f"{_path(name)}/run", {}, RUN_NAME, wait, wait_timeout)
 
 
 @pipeline.command("lanes")
@@ -257,9 +255,8 @@ def replay(
     whose = f"everything of {actor_id}" if actor_id else "everything"
     out.confirm(f"Distil {whose} anew? The model is asked again.", yes=yes)
     target = memory_store and f"memory-stores/{bare('memory-stores', memory_store)}"
-    with out.rest() as rest:
-        raw = rest.create(f"{_path(name)}:replay", body=given(actor_id=actor_id, memory_store=target))
-    _show_begun(out, raw, "Replay", f"memstream memory pipeline lanes {name}", wait, wait_timeout)
+    body = given(actor_id=actor_id, memory_store=target)
+    _begin(out, "replay", f"{_path(name)}:replay", body, REPLAY_NAME, wait, wait_timeout)
 
 
 @runs.command("list")
@@ -281,23 +278,56 @@ def get_run(
     ],
 ) -> None:
     """Show a run."""
-    if RUN_NAME.fullmatch(name) is None:
-        raise typer.BadParameter(f"'{name}' is not {COLLECTION}/<id>/runs/<digits>")
+    _show_named(console(ctx), name, RUN_NAME, "runs/<digits>")
+
+
+@replays.command("get")
+def get_replay(ctx: typer.Context, name: ReplayName) -> None:
+    """Show how far a replay is."""
+    _show_named(console(ctx), name, REPLAY_NAME, "replays/<id>")
+
+
+@replays.command("cancel")
+def cancel_replay(ctx: typer.Context, name: ReplayName) -> None:
+    """End a replay; those actors whose turn had not come keep what there was."""
+    _check_named(name, REPLAY_NAME, "replays/<id>")
     out = console(ctx)
+    with out.rest() as rest:
+        rest.send("DELETE", f"/{name}")
+    show_done(out, {"canceled": name}, f"Canceled {name}")
+
+
+def _begin(
+    out: Console, what: str, path: str, body: dict[str, Any], named: re.Pattern[str], wait: bool, wait_timeout: int
+) -> None:
+    """Starts a run or a replay and shows it; with `wait` what became of it, and a failure unless it succeeded."""
+    get = f"memstream memory pipeline {what}s get"
+    with out.rest() as rest:
+        try:
+            raw = rest.create(path, body=body)
+        except Aborted as aborted:
+            if active := named.search(aborted.message):
+                aborted.hint = f"`{get} {active[0]}` shows the active one"
+            raise
+        if wait:
+            waiting = f"waiting for {what} {raw['name']}"
+            raw = waited(out, waiting, lambda: rest.get(f"/{raw['name']}"), _has_ended, timeout_s=wait_timeout)
+    done = f"{what.capitalize()} {raw['name']}: {raw['state']}"
+    show_done(out, raw, done, *(() if _has_ended(raw) else (f"{get} {raw['name']}",)))
+    if wait and raw["state"] != "SUCCEEDED":
+        raise MemstreamError(f"{raw['name']} ended as {raw['state']}: {raw.get('error') or 'no reason is known'}")
+
+
+def _show_named(out: Console, name: str, pattern: re.Pattern[str], form: str) -> None:
+    _check_named(name, pattern, form)
     with out.rest() as rest:
         raw = rest.get(f"/{name}")
     show_details(out, name, raw)
 
 
-def _show_begun(out: Console, raw: dict[str, Any], what: str, follow: str, wait: bool, wait_timeout: int) -> None:
-    """What began; with `wait` what became of it, and a failure unless it succeeded."""
-    if wait:
-        waiting = f"waiting for {what.lower()} {raw['name']}"
-        with out.rest() as rest:
-            raw = waited(out, waiting, lambda: rest.get(f"/{raw['name']}"), _has_ended, timeout_s=wait_timeout)
-    show_done(out, raw, f"{what} {raw['name']}: {raw['state']}", *(() if _has_ended(raw) else (follow,)))
-    if wait and raw["state"] != "SUCCEEDED":
-        raise MemstreamError(f"{raw['name']} ended as {raw['state']}: {raw.get('error') or 'no reason is known'}")
+def _check_named(name: str, pattern: re.Pattern[str], form: str) -> None:
+    if pattern.fullmatch(name) is None:
+        raise typer.BadParameter(f"'{name}' is not {COLLECTION}/<id>/{form}")
 
 
 def _has_ended(raw: dict[str, Any]) -> bool:
