@@ -118,7 +118,7 @@ def effective() -> dict[str, str | None]:
             known |= {field: value for field, value in of_service.items() if field not in {*known, "database_url"}}
     except (UsageError, ValidationError) as error:
         return {"SERVER SETTINGS": describe(error) if isinstance(error, ValidationError) else str(error)}
-    del known["http_port"]  # is MEMSTREAM_PORT here
+    del known["http_port"], known["http_host"]  # MEMSTREAM_PORT on the loopback interface
     return {name.upper(): _shown(value) for name, value in sorted(known.items())}
 
 

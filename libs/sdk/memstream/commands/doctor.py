@@ -18,7 +18,7 @@ CHECKS = Listing(
     "checks",
     "check",
     (
-        Column("", lambda row: MARKS[row["state"]]),
+        Column("", lambda row: MARKS[row["state"]], is_id=True),
         Column("check", "check", is_id=True),
         Column("finding", "detail", is_id=True),
         Column("help", "hint", is_id=True),

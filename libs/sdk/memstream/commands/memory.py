@@ -35,10 +35,10 @@ ENTRIES = Listing(
     "managed_memory_entries",
     "entry",
     (
-        Column("entry", last("name"), is_id=True),
         Column("path", "path", is_id=True),
-        Column("session", "session_id"),
+        Column("entry", last("name"), is_id=True),
         Column("description", "description"),
+        Column("session", "session_id"),
         Column("updated", when("update_time")),
     ),
     plural="entries",
