@@ -38,11 +38,21 @@ def operation_routes(service: str, parked: ParkedMessages) -> APIRouter:
     @router.post("/parked-messages/{parked_id}:redrive")
     async def redrive_parked(parked_id: str, caller: Authenticated) -> Empty:
         caller.require_admin()
-        try:
-            wanted = UUID(parked_id)
-        except ValueError:
-            raise InvalidParameter("A parked message's id is a UUID, as the list shows it.") from None
-        await parked.redrive(caller.workspace_id, wanted)
+        await parked.redrive(caller.workspace_id, _parked_id(parked_id))
+        return Empty()
+
+    @router.delete("/parked-messages/{parked_id}")
+    async def drop_parked(parked_id: str, caller: Authenticated) -> Empty:
+        """Gives a message up for good."""
+        caller.require_admin()
+        await parked.drop(caller.workspace_id, _parked_id(parked_id))
         return Empty()
 
     return router
+
+
+def _parked_id(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise InvalidParameter("A parked message's id is a UUID, as the list shows it.") from None

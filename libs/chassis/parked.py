@@ -78,11 +78,25 @@ class ParkedMessages:
                 workspace_id,
             )
             if row is None:
-                raise NotFound(f"Parked message '{parked_id}' does not exist.")
+                raise _absent(parked_id)
             await insert(connection, [OutboxRow(uuid7(), row["subject"], bytes(row["payload"]).decode())])
+
+    async def drop(self, workspace_id: int, parked_id: UUID) -> None:
+        dropped = await self._database.fetchval(
+            "delete from parked_messages where parked_id = $1 and (workspace_id = $2 or workspace_id is null)"
+            " returning parked_id",
+            parked_id,
+            workspace_id,
+        )
+        if dropped is None:
+            raise _absent(parked_id)
 
     async def count(self) -> int:
         return int(await self._database.fetchval("select count(*) from parked_messages"))
+
+
+def _absent(parked_id: UUID) -> NotFound:
+    return NotFound(f"Parked message '{parked_id}' does not exist.")
 
 
 def _row(subject: str, payload: bytes, reason: str, attempts: int) -> tuple[Any, ...]:

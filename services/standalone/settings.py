@@ -107,6 +107,27 @@ def variables() -> set[str]:
     return {field.upper() for field in fields}
 
 
+def effective() -> dict[str, str | None]:
+    """Every variable of the one-process form with the value in force, or what is wrong; secrets are hidden."""
+    try:
+        own, settings = _Own(), Settings.from_environment()
+        known: dict[str, Any] = own.model_dump()
+        known |= {"memstream_data_dir": settings.data_dir, "key_dir": settings.key_dir}
+        for name in SERVICES:
+            of_service = settings.of(name, database_url="", nats_url="").model_dump()
+            known |= {field: value for field, value in of_service.items() if field not in {*known, "database_url"}}
+    except (UsageError, ValidationError) as error:
+        return {"SERVER SETTINGS": describe(error) if isinstance(error, ValidationError) else str(error)}
+    del known["http_port"], known["http_host"]  # MEMSTREAM_PORT on the loopback interface
+    return {name.upper(): _shown(value) for name, value in sorted(known.items())}
+
+
+def _shown(value: Any) -> str | None:
+    if isinstance(value, SecretStr):
+        return "hidden" if value.get_secret_value() else None
+    return None if value is None or value == "" else str(value)
+
+
 def describe(error: ValidationError) -> str:
     """One line that names each variable and what it must be, without repeating its value."""
     parts = []

@@ -59,6 +59,7 @@ ROUTES = {
     f"GET {OPS}/usage": Route(ADMIN),
     f"GET {OPS}/parked-messages": Route(ADMIN),
     f"POST {OPS}/parked-messages/{{parked_id}}:redrive": Route(ADMIN_OF_NOTHING),
+    f"DELETE {OPS}/parked-messages/{{parked_id}}": Route(ADMIN_OF_NOTHING),
 }
 
 

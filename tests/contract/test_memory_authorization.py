@@ -56,6 +56,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", f"{STORE}/permissions/self"): Row(IN_WORKSPACE),
     ("GET", PARKED): Row("admin"),
     ("POST", f"{PARKED}/{{parked_id}}:redrive"): Row("admin"),
+    ("DELETE", f"{PARKED}/{{parked_id}}"): Row("admin"),
 }
 
 

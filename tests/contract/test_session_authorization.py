@@ -63,6 +63,7 @@ ROUTES = {
     "GET /.well-known/databricks-config": Route(OPEN),
     "GET /ops/session/parked-messages": Route(ADMIN),
     "POST /ops/session/parked-messages/{parked_id}:redrive": Route(ADMIN_OF_NOTHING),
+    "DELETE /ops/session/parked-messages/{parked_id}": Route(ADMIN_OF_NOTHING),
 }
 
 

@@ -3,14 +3,13 @@
 import asyncio
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.support.scripted_model import answers, calls, scripted_model
+from tests.support.scripted_model import ScriptedModel, answers, calls, scripted_model
 from tests.support.servers import free_port, server_directory
 from tests.support.standalone import ROOT, StandaloneProcess
 
@@ -58,23 +57,39 @@ SERVING = [
 
 
 @pytest.mark.slow
-def test_every_block_of_the_readme_runs() -> None:
+async def test_every_block_of_the_readme_runs() -> None:
     languages = {language for language, _ in blocks(README.read_text())}
     assert languages == {"sh", "python"}, "a README without a block to run tests nothing"
     (ROOT / "build").mkdir(exist_ok=True)
     with server_directory() as directory:
-        variables = {"MEMSTREAM_PORT": str(free_port()), "MEMSTREAM_DATA_DIR": str(Path(directory) / "data")}
+        async with scripted_model() as model:
+            recall = calls(("recall", {"query": "call or write", "session_id": None}))
+            model.behave(answers("Noted."), recall, answers("I would write to you."))
+            variables = {"MEMSTREAM_PORT": str(free_port()), "MEMSTREAM_DATA_DIR": str(Path(directory) / "data")}
 
-        answer = subprocess.run(
-            ["sh", "-c", script(README.read_text())],
-            cwd=ROOT,
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE_S,
-        )
+            told = await ran(of_model(model) | variables, "sh", "-c", script(README.read_text()))
 
-    assert answer.returncode == 0, answer.stdout[-2000:] + answer.stderr[-2000:]
+    assert "I would write to you." in told
+    assert re.search(r"1 +user: I prefer e-mail over phone, and I am allergic to peanuts\.", told)
+    assert re.search(r"\nRun memory-pipelines/\S+: SUCCEEDED\n", told)
+    assert re.search(r"\n0\.\d\d +/\S+ +I prefer e-mail over phone", told)
+    assert "I live in Lisbon." in told
+    assert "support-app has READ on memory store facts" in told
+    assert told.endswith("Deleted memory store facts\n")
+
+
+def of_model(model: ScriptedModel) -> dict[str, str]:
+    """An environment in which agents ask this model."""
+    return {
+        **without_model(),
+        "OPENAI_BASE_URL": model.url,
+        "OPENAI_API_KEY": "none",
+        "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    }
+
+
+def without_model() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "MODEL"))}
 
 
 async def test_every_block_of_the_clients_readme_runs(standalone: StandaloneProcess) -> None:
@@ -85,15 +100,13 @@ async def test_every_block_of_the_clients_readme_runs(standalone: StandaloneProc
     async with scripted_model() as model:
         model.behave(calls(("recall", {"query": "allergies", "session_id": None})), answers("Peanuts."))
         variables = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")},
             "MEMSTREAM_URL": standalone.url,
             "MEMSTREAM_TOKEN": standalone.token,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
-        of_model = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
 
-        spoken = await ran(variables | of_model, sys.executable, "-c", python + ASKING)
-        typed = await ran(variables, "sh", "-euc", shell)
+        spoken = await ran(of_model(model) | variables, sys.executable, "-c", python + ASKING)
+        typed = await ran(without_model() | variables, "sh", "-euc", shell)
 
     assert "I'm allergic to peanuts." in spoken
     assert "Peanuts." in spoken

@@ -13,6 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from memstream.cli import app
+from memstream.commands.binding import bound, unbound
+from memstream.commands.sessions import ITEMS
 
 
 def run(*arguments: str, input: str | None = None) -> Result:
@@ -27,7 +29,7 @@ def data(tmp_path: Path) -> Sequence[str]:
 def test_without_a_command_it_lists_them() -> None:
     result = run()
 
-    for command in ("export", "import", "keys", "mcp", "serve", "tokens"):
+    for command in ("doctor", "erase", "export", "import", "mcp", "memory", "parked", "serve", "sessions", "tokens"):
         assert command in result.stdout
 
 
@@ -40,6 +42,91 @@ def test_an_unknown_command_names_the_nearest() -> None:
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "error: there is no command 'tokenz'\n  help: did you mean tokens?\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("memory", "entrie"), "did you mean entries?"),
+        (("memory", "pipeline", "crate"), "did you mean create?"),
+        (("sessions", "zzz"), "`memstream sessions --help` lists them"),
+    ],
+)
+def test_an_unknown_command_of_a_group_does_too(words: Sequence[str], hint: str) -> None:
+    result = run(*words)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"error: there is no command '{words[-1]}'\n  help: {hint}\n"
+
+
+def test_commands_are_completed_by_the_shell() -> None:
+    words = {"_MEMSTREAM_COMPLETE": "complete_bash", "COMP_WORDS": "memstream memory pipeline r", "COMP_CWORD": "3"}
+    command = [str(Path(sys.executable).with_name("memstream"))]
+
+    answer = subprocess.run(command, env={**os.environ, **words}, capture_output=True, text=True, timeout=60)
+
+    assert answer.stdout.split() == ["resume", "run", "replay", "runs", "replays"]
+
+
+@pytest.mark.parametrize(
+    ("data", "cell"),
+    [
+        ({"type": "message", "role": "user", "content": "I live\nin Lisbon."}, "user: I live in Lisbon."),
+        (
+            {"role": "assistant", "content": [{"type": "output_text", "text": "A fine"}, {"text": "city."}]},
+            "assistant: A fine city.",
+        ),
+        ({"role": "user", "content": [{"type": "image"}]}, '{"role": "user", "content": [{"type": "image"}]}'),
+        ({"type": "function_call"}, '{"type": "function_call"}'),
+        ("\x1b[31mred", "\ufffd[31mred"),
+        (None, "—"),
+    ],
+)
+def test_an_item_is_shown_as_who_said_what(data: object, cell: str) -> None:
+    assert ITEMS.columns[1].cell({"data": data}) == cell
+
+
+MANIFEST = """# an agent
+[agent]
+name = "support"
+
+[session_store]  # ours
+# which one
+name = "old"
+region = "here"
+
+[[tools]]
+name = "search"
+"""
+
+
+def test_binding_changes_one_line_of_the_manifest() -> None:
+    assert bound(MANIFEST, "session_store", "new") == MANIFEST.replace("old", "new")
+    assert bound(MANIFEST, "memory_store", "facts") == f'{MANIFEST}\n[memory_store]\nname = "facts"\n'
+    assert bound("", "memory_store", "facts") == '[memory_store]\nname = "facts"\n'
+
+
+def test_unbinding_leaves_everything_else() -> None:
+    assert unbound(MANIFEST, "session_store") == MANIFEST.replace('name = "old"\n', "")
+    assert unbound(MANIFEST, "memory_store") == MANIFEST
+    assert unbound(bound(MANIFEST, "memory_store", "facts"), "memory_store") == f"{MANIFEST}\n"
+    assert unbound('[memory_store]\nname = "facts"\n', "memory_store") == ""
+
+
+def test_the_doctor_shows_the_settings_in_force_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = {"OPENAI_API_KEY": "hunter2", "DATABASE_URL_SESSION": "postgresql://me:hunter2@db/s"}
+    for name, value in {**secrets, "OPENAI_BASE_URL": "http://me:hunter2@model/v1", "LOG_LEVEL": "error"}.items():
+        monkeypatch.setenv(name, value)
+
+    result = run("-o", "json", "--url", "http://me:hunter2@127.0.0.1:9", "--token", "hunter2", "doctor")
+
+    assert result.exit_code == 1
+    assert "hunter2" not in result.output
+    settings = {each["name"]: each["value"] for each in json.loads(result.stdout)["settings"]}
+    assert settings.items() >= {"OPENAI_API_KEY": "hidden", "LOG_LEVEL": "error", "MEMSTREAM_TOKEN": "hidden"}.items()
+    assert (settings["OPENAI_BASE_URL"], settings["MEMSTREAM_URL"]) == ("http://***@model/v1", "http://***@127.0.0.1:9")
+    assert settings["DATABASE_URL_SESSION"] == "hidden"
+    assert settings["DATABASE_URL_MEMORY"] is None
 
 
 def test_failures_are_json_when_results_are() -> None:
@@ -69,6 +156,13 @@ def test_failures_are_json_when_results_are() -> None:
         ("tokens", "issue", "--user", "a", "--workspace", str(2**63)),
         ("export",),
         ("keys", "list", "--nope"),
+        ("sessions", "stores", "create"),
+        ("sessions", "items", "list", "--session-id", "s"),
+        ("memory", "entries", "create", "--store", "m", "--actor-id", "a", "--path", "/a.md"),
+        ("memory", "pipeline", "runs", "get", "memory-pipelines/p/runs/latest"),
+        ("memory", "stores", "list", "--page-size", "101"),
+        ("parked", "drop", "id"),
+        ("erase", "--actor", "a", "--session-store", "s", "--memory-store", "m"),
     ],
 )
 def test_a_wrong_use_is_status_2_and_one_line(arguments: Sequence[str]) -> None:

@@ -5,7 +5,6 @@ So the server distribution adds its own, and the client alone stays small.
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from collections.abc import Sequence
@@ -13,17 +12,16 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from memstream import __version__
+from memstream.commands.groups import DeferredGroup, Group
 from memstream.console import Console, Output
 from memstream.errors import MemstreamError
 
 GROUP = "memstream.commands"
-SUGGESTIONS = 3
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """Finds commands by entry point, and ends every failure as one line with its exit status."""
 
     output = Output.text
@@ -37,21 +35,10 @@ class Commands(TyperGroup):
             return None
         loaded = found.load()
         if isinstance(loaded, typer.Typer):
-            group = typer.main.get_group(loaded)
-            group.name = cmd_name
-            return group
+            return DeferredGroup(loaded, cmd_name)
         single = typer.Typer(add_completion=False, context_settings=ctx.command.context_settings)
         single.command(cmd_name)(loaded)
         return typer.main.get_command(single)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] not in (known := _found()) and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], known, n=SUGGESTIONS)
-            raise MemstreamError(
-                f"there is no command '{args[0]}'",
-                hint=f"did you mean {' or '.join(near)}?" if near else "`memstream --help` lists them",
-            )
-        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         self.output = ctx.params.get("output") or Output.text
@@ -70,7 +57,7 @@ class Commands(TyperGroup):
         except MemstreamError as error:
             status = self._report(error.message, error.error_code, error.hint, 1)
         except typer.TyperException as error:
-            status = self._report(error.format_message(), None, None, error.exit_code)
+            status = self._report(" ".join(error.format_message().split()), None, None, error.exit_code)
         except (typer.Abort, KeyboardInterrupt):
             status = self._report("stopped", None, None, 1)
         except ValueError as error:

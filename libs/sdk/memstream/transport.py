@@ -26,7 +26,8 @@ LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=32)
 
 class Transport:
     """`headers` says who asks, anew for each attempt. `timeout_s` is how long an answer may let wait for itself,
-    `patience_s` how long repeats may be waited for."""
+    `patience_s` how long repeats may be waited for. Paths are below
+    `prefix`."""
 
     def __init__(
         self,
@@ -36,11 +37,13 @@ class Transport:
         timeout_s: float,
         patience_s: float,
         transport: httpx.BaseTransport | None,
+        prefix: str = BASE,
     ) -> None:
         self.base_url = base_url
         self._headers = headers
         self._timeout_s = timeout_s
         self._patience_s = patience_s
+        self._prefix = prefix
         self._client = httpx.Client(base_url=base_url, limits=LIMITS, transport=transport)
 
     def close(self) -> None:
@@ -152,7 +155,7 @@ class Transport:
         while True:
             request = self._client.build_request(
                 method,
-                f"{BASE}{path}",
+                f"{self._prefix}{path}",
                 params=asked,
                 content=content,
                 headers={**fixed, **self._headers()},

@@ -25,7 +25,8 @@ LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=32)
 
 class Transport:
     """`headers` says who asks, anew for each attempt. `timeout_s` is how long an answer may let wait for itself,
-    `patience_s` how long repeats may be waited for."""
+    `patience_s` how long repeats may be waited for. Paths are below
+    `prefix`."""
 
     def __init__(
         self,
@@ -35,11 +36,13 @@ class Transport:
         timeout_s: float,
         patience_s: float,
         transport: httpx.AsyncBaseTransport | None,
+        prefix: str = BASE,
     ) -> None:
         self.base_url = base_url
         self._headers = headers
         self._timeout_s = timeout_s
         self._patience_s = patience_s
+        self._prefix = prefix
         self._client = httpx.AsyncClient(base_url=base_url, limits=LIMITS, transport=transport)
 
     async def close(self) -> None:
@@ -154,7 +157,7 @@ class Transport:
         while True:
             request = self._client.build_request(
                 method,
-                f"{BASE}{path}",
+                f"{self._prefix}{path}",
                 params=asked,
                 content=content,
                 headers={**fixed, **await self._headers()},

@@ -6,10 +6,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from memstream.console import Console
+from memstream.errors import MemstreamError
+
+T = TypeVar("T")
 
 PLAIN_INTERVAL_S = 5.0
+POLL_S = 0.25
 
 
 @contextmanager
@@ -26,6 +31,33 @@ def progress(out: Console, what: str, total: int | None) -> Iterator[Callable[[i
     with Progress(*columns, console=RichConsole(stderr=True)) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+def waited(out: Console, what: str, look: Callable[[], T], is_over: Callable[[T], bool], *, timeout_s: float) -> T:
+    """What is seen once it is over, looked at again and again. Raises `MemstreamError` past the deadline."""
+    begun = time.monotonic()
+    with waiting(out, what):
+        while not is_over(seen := look()):
+            if time.monotonic() - begun > timeout_s:
+                raise MemstreamError("the time to wait is over; it goes on by itself")
+            time.sleep(POLL_S)
+    return seen
+
+
+@contextmanager
+def waiting(out: Console, what: str) -> Iterator[None]:
+    """For as long as the block lasts, when nobody knows how much there is."""
+    if not sys.stderr.isatty():
+        out.note(f"{what}...")
+        yield
+        return
+    from rich.console import Console as RichConsole
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=RichConsole(stderr=True), transient=True) as bar:
+        bar.add_task(what, total=None)
+        yield
 
 
 @contextmanager

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import typer
 
-from memstream.console import Console, console
+from memstream.commands.progress import waiting
+from memstream.console import console
 
 STEPS = ("lanes", "batches")
-TIMEOUT_S = 120.0
+PAGE_WAIT_S = 60.0
 
 
 def repair(ctx: typer.Context) -> None:
@@ -20,37 +20,16 @@ def repair(ctx: typer.Context) -> None:
     """
     out = console(ctx)
     done: Counter[str] = Counter()
-    for step in STEPS:
-        answer = _post(out, step, None)
-        while True:
-            token = answer.pop("next_page_token", None)
-            done.update(answer)
-            if token is None:
-                break
-            answer = _post(out, step, token)
+    with out.rest("/ops/distiller") as rest, waiting(out, "repairing"):
+        for step in STEPS:
+            page = {"page_token": None}
+            while page:
+                answer = rest.send("POST", f"/{step}:repair", body=page, is_safe=True, wait_s=PAGE_WAIT_S)
+                token = answer.pop("next_page_token", None)
+                done.update(answer)
+                page = {"page_token": token} if token else {}
     out.show(
         dict(done),
         f"{done['rewound']} of {done['sessions']} sessions are distilled anew; "
         f"{done['applied_again']} of {done['batches']} batches were applied again",
     )
-
-
-def _post(out: Console, step: str, token: str | None) -> dict[str, Any]:
-    """One page of a step. Raises `MemstreamError`."""
-    # Imported here: the HTTP client would be half of the start of `memstream --help`.
-    import httpx
-
-    from memstream.errors import Unreachable, error_of
-
-    with out.client() as client:
-        url = f"{client.base_url}/ops/distiller/{step}:repair"
-    try:
-        answer = httpx.post(
-            url, json={"page_token": token}, headers={"Authorization": f"Bearer {out.token}"}, timeout=TIMEOUT_S
-        )
-    except httpx.TransportError as lost:
-        raise Unreachable(f"{url} cannot be reached: {lost}", hint="repeat it: what is repaired stays so") from lost
-    body: dict[str, Any] = answer.json() if "json" in answer.headers.get("Content-Type", "") else {}
-    if not answer.is_success:
-        raise error_of(answer.status_code, body)
-    return body
