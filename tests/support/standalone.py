@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,16 +13,25 @@ from memstream.client import AgentKitClient
 from tests.support.servers import free_port, server_directory
 
 ROOT = Path(__file__).parents[2]
+MODULE = (sys.executable, "-m", "services.standalone")
 START_DEADLINE_S = 120.0
 STOP_DEADLINE_S = 60.0
 
 
 class StandaloneProcess:
-    """`python -m services.standalone`, from the first line that it prints to its exit status."""
+    """`python -m services.standalone` or what serves like it, from its first line to its exit status."""
 
-    def __init__(self, data_dir: Path, *, port: int | None = None, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        port: int | None = None,
+        variables: Mapping[str, str] | None = None,
+        command: Sequence[str] = MODULE,
+    ) -> None:
         self.data_dir = data_dir
         self.port = port or free_port()
+        self._command = command
         self._variables = dict(variables or {})
         self.lines: list[str] = []
 
@@ -49,7 +58,7 @@ class StandaloneProcess:
 
     def start(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "services.standalone"],
+            self._command,
             cwd=ROOT,
             env=self.variables,
             stdout=subprocess.PIPE,
@@ -74,7 +83,7 @@ class StandaloneProcess:
     def fails(self) -> tuple[int, str]:
         """Exit status and stderr of a start that must fail."""
         answer = subprocess.run(
-            [sys.executable, "-m", "services.standalone"],
+            self._command,
             cwd=ROOT,
             env=self.variables,
             capture_output=True,
