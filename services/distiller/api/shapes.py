@@ -138,12 +138,12 @@ class ReplayedActors(BaseModel):
 class ReplayShape(BaseModel):
     name: str
     state: ReplayState
-    error: str | None
-    actor_id: str | None
+    error: str | None = None
+    actor_id: str | None = None
     memory_store: str
     actors: ReplayedActors
     create_time: str
-    end_time: str | None
+    end_time: str | None = None
 
     @classmethod
     def of(cls, replay: Replay, counts: Counts) -> "ReplayShape":
