@@ -190,6 +190,11 @@ class Embeddings:
         embedder = self._by_name.get(name or "")
         return "" if embedder is None else embedder.space
 
+    def dimensions(self, name: str | None) -> int | None:
+        """Of the vectors of a store's model; None for none, or for one that is not configured any more."""
+        embedder = self._by_name.get(name or "")
+        return None if embedder is None else embedder.config.dimensions
+
     async def query(self, text: str, space: str) -> str | None:
         """The vector of a query in a space; None when there is none, in time or at all."""
         embedder = self._by_space.get(space)

@@ -189,7 +189,7 @@ async def test_another_model_serves_once_an_actor_is_whole_in_it(memory: Memory,
     go_on.set()
     await embedded(memory, "large", total=3)
 
-    assert shown["embedding"] == {"model": "large", "done": 0, "total": 3}
+    assert shown["embedding"] == {"model": "large", "dimensions": 768, "done": 0, "total": 3}
     assert len(meanwhile) == 3, "the old vectors serve"
     assert before == [("small:384", 3)]
     assert await vectors(memory) == [("large:768", 3)]

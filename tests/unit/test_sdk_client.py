@@ -389,15 +389,17 @@ async def test_many_positions_are_asked_a_hundred_at_a_time_in_order(kind: str) 
 async def test_a_replay_names_its_actor_and_its_store(kind: str) -> None:
     script = Script()
     pipeline = await store(kind, script, PIPELINE)
-    script.answers = [ok(name=f"{PIPELINE}/replays/r", state="RUNNING"), ok(name=f"{PIPELINE}/replays/r")]
+    told = {"name": f"{PIPELINE}/replays/r", "memory_store": "memory-stores/other"}
+    script.answers = [ok(**told, state="RUNNING"), ok(**told, state="CANCELED"), ok()]
 
     begun = await pipeline.replay(actor_id="ines", memory_store="other")
-    await pipeline.get_replay(begun.name)
+    ended = await pipeline.get_replay(begun.name)
+    await pipeline.cancel_replay(begun.id)
 
-    assert not begun.has_ended
+    assert (begun.has_ended, ended.has_ended) == (False, True)
     assert script.body() == {"actor_id": "ines", "memory_store": "memory-stores/other"}
     paths = [request.url.path.partition("memory-pipelines/")[2] for request in script.asked]
-    assert paths == ["p:replay", "p/replays/r"]
+    assert paths == ["p:replay", "p/replays/r", "p/replays/r"]
 
 
 @both_clients

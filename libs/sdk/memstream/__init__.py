@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from memstream.memories import Memory, MemorySearchResult, MemoryStore, MemoryStores, SearchResults
     from memstream.pipelines import Pipeline, Pipelines
     from memstream.records import (
+        AnalysisProgress,
+        EmbeddingProgress,
         ErasureReceipt,
         Evidence,
         ExtractedMemory,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         Permission,
         PipelineRun,
         Replay,
+        ReplayedActors,
         SessionItem,
         Usage,
         WaitFor,
@@ -74,6 +77,8 @@ _HOMES = {
         "Pipelines",
     ),
     "records": (
+        "AnalysisProgress",
+        "EmbeddingProgress",
         "ErasureReceipt",
         "Evidence",
         "ExtractedMemory",
@@ -84,6 +89,7 @@ _HOMES = {
         "Permission",
         "PipelineRun",
         "Replay",
+        "ReplayedActors",
         "SessionItem",
         "Usage",
         "WaitFor",
@@ -99,7 +105,9 @@ __all__ = [
     "Aborted",
     "AgentKitClient",
     "AlreadyExists",
+    "AnalysisProgress",
     "AsyncAgentKitClient",
+    "EmbeddingProgress",
     "ErasureReceipt",
     "Evidence",
     "ExtractedMemory",
@@ -122,6 +130,7 @@ __all__ = [
     "PipelineRun",
     "Pipelines",
     "Replay",
+    "ReplayedActors",
     "ResourceExhausted",
     "SearchResults",
     "Session",

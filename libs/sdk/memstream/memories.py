@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, ClassVar
 
-from memstream.records import Evidence, MemoryChange, MemoryVersion, WaitFor
+from memstream.records import AnalysisProgress, EmbeddingProgress, Evidence, MemoryChange, MemoryVersion, WaitFor
 from memstream.stores import Bound, Store
 from memstream.transport import Transport
 from memstream.values import (
@@ -120,7 +120,10 @@ class SearchResults(builtins.list[MemorySearchResult]):
 
 @dataclass(frozen=True)
 class MemoryStore(Store):
-    """A snapshot of a store's record. Superseded versions are kept for `history_days`; None keeps them."""
+    """A snapshot of a store's record. Superseded versions are kept for `history_days`; None keeps them.
+
+    Lists leave out `analysis` and `embedding`.
+    """
 
     _permissions: ClassVar[str] = "memory_store_permissions"
 
@@ -136,7 +139,8 @@ class MemoryStore(Store):
     language: str | None = None
     embedding_model: str | None = None
     history_days: int | None = None
-    embedding: dict[str, Any] = field(default_factory=dict, hash=False)
+    analysis: AnalysisProgress | None = None
+    embedding: EmbeddingProgress | None = None
 
     @classmethod
     def of(cls, raw: Mapping[str, Any], transport: Transport) -> MemoryStore:
@@ -145,6 +149,8 @@ class MemoryStore(Store):
             raw,
             display_name=raw.get("display_name") or bare(COLLECTION, raw["name"]),
             owner_user_id=raw.get("creator_user_id") or raw.get("owner_user_id"),
+            analysis=snapshot(AnalysisProgress, raw["analysis"]) if raw.get("analysis") else None,
+            embedding=snapshot(EmbeddingProgress, raw["embedding"]) if raw.get("embedding") else None,
             _transport=transport,
         )
 

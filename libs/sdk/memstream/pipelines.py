@@ -128,18 +128,25 @@ class Pipeline(Bound):
         return int(answer.get("redriven") or 0)
 
     def replay(self, *, actor_id: str | None = None, memory_store: str | None = None) -> Replay:
-        """Distils everything anew, of one actor or of all, into the pipeline's own memory store or into another.
+        """Distils everything again, of one actor or of all, and puts it in the place of what the pipeline had written.
 
-        For the pipeline's creator or an admin, who needs WRITE on another store.
+        Into another store, to compare, it needs WRITE there and READ on the session store. Raises `Aborted`, naming it,
+        while one is active. For the pipeline's creator or an admin.
         """
         target = f"{MEMORY_STORES}/{bare(MEMORY_STORES, memory_store)}" if memory_store is not None else None
         body = given(actor_id=actor_id, memory_store=target)
-        return snapshot(Replay, self._transport.create(f"{self._path}:replay", body=body))
+        return Replay.of(self._transport.create(f"{self._path}:replay", body=body))
 
     def get_replay(self, replay_id: str) -> Replay:
-        """By its id, or its whole name."""
-        replay = segment(bare(f"{self.name}/replays", replay_id))
-        return snapshot(Replay, self._transport.get(f"{self._path}/replays/{replay}"))
+        """By its id, or its whole name. For the pipeline's creator or an admin."""
+        return Replay.of(self._transport.get(self._replay(replay_id)))
+
+    def cancel_replay(self, replay_id: str) -> None:
+        """Who has no new memories yet keeps the old ones; one that is over stays as it is."""
+        self._transport.send("DELETE", self._replay(replay_id), is_safe=True)
+
+    def _replay(self, replay_id: str) -> str:
+        return f"{self._path}/replays/{segment(bare(f'{self.name}/replays', replay_id))}"
 
     def usage(self, *, since: date | None = None, until: date | None = None) -> list[Usage]:
         """Calls and tokens by day (UTC), model and outcome; both ends are included. For its creator or an admin."""

@@ -48,7 +48,6 @@ class ExtractedMemory:
     path: str
     content: str | None = None
     description: str | None = None
-    session_id: str | None = None
     source_type: str | None = None
     create_time: datetime | None = None
     update_time: datetime | None = None
@@ -89,7 +88,8 @@ class Evidence:
 class MemoryVersion:
     """What an entry said from `valid_from` on, until the next greater (`valid_from`, `recorded_at`).
 
-    A `retired` one says that the entry stopped being true then. `writer` is `{"type", "name"}`.
+    A `retired` one says that the entry stopped being true then; `successors` are the names of the entries that say it
+    since, when it gave way to them. `writer` is `{"type", "name"}`.
     """
 
     version: int
@@ -105,10 +105,33 @@ class MemoryVersion:
     batch_id: str | None = None
     run_id: str | None = None
     evidence: tuple[Evidence, ...] = ()
+    successors: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> MemoryVersion:
         return snapshot(cls, raw, evidence=Evidence.all_of(raw))
+
+
+@dataclass(frozen=True)
+class AnalysisProgress:
+    """How many of a memory store's entries, `total`, are analysed in its language."""
+
+    language: str
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class EmbeddingProgress:
+    """How many of a memory store's entries, `total`, have a vector of its model.
+
+    `dimensions` is None for a model that is not configured any more.
+    """
+
+    model: str
+    dimensions: int | None = None
+    done: int = 0
+    total: int = 0
 
 
 @dataclass(frozen=True)
@@ -148,11 +171,15 @@ class Permission:
 
 @dataclass(frozen=True)
 class ErasureReceipt:
-    """`state` is `PENDING` until every service has confirmed, then `DONE`; `counts` says what each one removed."""
+    """`state` is `PENDING` until every service has confirmed, then `DONE`; `counts` says what each one removed.
+
+    `actor_id` and `create_time` are told by memory stores alone.
+    """
 
     erasure_id: str
     state: str
     counts: dict[str, int] = field(default_factory=dict, hash=False)
+    actor_id: str | None = None
     create_time: datetime | None = None
 
     @property
@@ -180,14 +207,33 @@ class PipelineRun:
 
 
 @dataclass(frozen=True)
+class ReplayedActors:
+    """Of `total`: how many have their new memories, and how many could not. Who is erased meanwhile is neither."""
+
+    total: int = 0
+    swapped: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True)
 class Replay:
-    """A session store distilled anew, actor by actor. `state` is one of those of a run."""
+    """A session store distilled anew, actor by actor: everybody, or `actor_id`. `state` is one of those of a run.
+
+    `memory_store` is where to, as `memory-stores/<id>`.
+    """
 
     name: str
+    memory_store: str
     state: str | None = None
     error: str | None = None
+    actor_id: str | None = None
+    actors: ReplayedActors = ReplayedActors()
     create_time: datetime | None = None
     end_time: datetime | None = None
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> Replay:
+        return snapshot(cls, raw, actors=snapshot(ReplayedActors, raw.get("actors") or {}))
 
     @property
     def id(self) -> str:
@@ -215,7 +261,10 @@ class Lane:
 
 @dataclass(frozen=True)
 class Usage:
-    """Calls and tokens of one day (UTC), model and outcome; failed calls too."""
+    """Calls and tokens of one day (UTC), model and outcome; failed calls too.
+
+    `cost` is in the currency of the model's price; None for a model without one.
+    """
 
     day: date
     model: str
@@ -223,3 +272,4 @@ class Usage:
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cost: float | None = None

@@ -112,5 +112,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "datetime": time_of,
     "date": date.fromisoformat,
     "int": int,
+    "float": float,
     "tuple[int, ...]": tuple,
+    "tuple[str, ...]": tuple,
 }

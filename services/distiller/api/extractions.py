@@ -1,7 +1,5 @@
 """`POST …/sessions/{id}/extractions`."""
 
-from typing import Any
-
 from fastapi import APIRouter
 from pydantic import BaseModel
 
@@ -27,6 +25,24 @@ class ExtractionBody(BaseModel):
     dry_run: bool = False
 
 
+class ExtractedEntry(BaseModel):
+    """What was written, or with `dry_run` would be."""
+
+    name: str
+    actor_id: str
+    path: str
+    content: str
+    description: str | None
+    source_type: str
+    create_time: str
+    update_time: str
+
+
+class ExtractionShape(BaseModel):
+    name: str
+    entries: list[ExtractedEntry]
+
+
 class ExtractionApi:
     def __init__(self, limits: Limits, models: Models, authorization: Authorization, extractor: Extractor) -> None:
         self._limits = limits
@@ -41,7 +57,9 @@ class ExtractionApi:
         )
         return router
 
-    async def extract(self, store_id: str, session_id: str, body: ExtractionBody, caller: Authenticated) -> Any:
+    async def extract(
+        self, store_id: str, session_id: str, body: ExtractionBody, caller: Authenticated
+    ) -> ExtractionShape:
         """Distils a session now; needs READ on its store and WRITE on the memory store. A dry run writes nothing."""
         check_bytes("instructions", body.instructions, self._limits.instructions_bytes)
         target_id = bare_name(MEMORY_STORES, body.memory_store)
@@ -66,21 +84,21 @@ class ExtractionApi:
             dry_run=body.dry_run,
         )
         found = await self._extractor.extract(wanted, model)
-        return {
-            "name": f"session-stores/{store_id}/sessions/{session_id}/extractions/{uuid7()}",
-            "entries": [_entry(each, target_id, session.actor_id) for each in found],
-        }
+        return ExtractionShape(
+            name=f"session-stores/{store_id}/sessions/{session_id}/extractions/{uuid7()}",
+            entries=[_entry(each, target_id, session.actor_id) for each in found],
+        )
 
 
-def _entry(extracted: Extracted, store_id: str, actor_id: str) -> dict[str, Any]:
+def _entry(extracted: Extracted, store_id: str, actor_id: str) -> ExtractedEntry:
     change = extracted.change
-    return {
-        "name": f"{MEMORY_STORES}/{store_id}/entries/{extracted.entry_id or uuid7()}",
-        "actor_id": actor_id,
-        "path": change.path,
-        "content": change.statement,
-        "description": change.description,
-        "source_type": SOURCE_TYPE,
-        "create_time": rfc3339(extracted.at),
-        "update_time": rfc3339(extracted.at),
-    }
+    return ExtractedEntry(
+        name=f"{MEMORY_STORES}/{store_id}/entries/{extracted.entry_id or uuid7()}",
+        actor_id=actor_id,
+        path=change.path,
+        content=change.statement,
+        description=change.description,
+        source_type=SOURCE_TYPE,
+        create_time=rfc3339(extracted.at),
+        update_time=rfc3339(extracted.at),
+    )

@@ -25,9 +25,10 @@ class AnalysisProgress(Shape):
 
 
 class EmbeddingProgress(Shape):
-    """Entries that have a vector of the store's model, of all."""
+    """Entries that have a vector of the store's model, of all. One that is not configured any more has no dimensions."""
 
     model: str
+    dimensions: int | None = None
     done: int
     total: int
 
@@ -135,6 +136,7 @@ class EntryVersion(Shape):
     batch_id: str | None = None
     run_id: str | None = None
     evidence: list[Evidence]
+    successors: list[str] | None = Field(None, description="The entries that say it since it gave way to them.")
 
 
 class EntryVersionPage(Shape):

@@ -55,9 +55,11 @@ def store_routes(
     async def whole(store: Store) -> dict[str, Any]:
         """The store with how far its entries are analysed and embedded as it asks."""
         language = store.options.get("language") or indexing.language
-        space = embeddings.space(store.options.get("embedding_model"))
-        progress = await vectors.progress(store.store_uid, language, indexing.version, space)
-        return store_body(store, indexing.language) | progress_body(store, language, progress)
+        model = store.options.get("embedding_model")
+        progress = await vectors.progress(store.store_uid, language, indexing.version, embeddings.space(model))
+        return store_body(store, indexing.language) | progress_body(
+            store, language, embeddings.dimensions(model), progress
+        )
 
     @router.post("", **answering(MemoryStore), openapi_extra=TAKES_KEY)
     async def create_store(

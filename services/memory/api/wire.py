@@ -61,11 +61,12 @@ def store_body(store: Store, default_language: str) -> dict[str, Any]:
     return body
 
 
-def progress_body(store: Store, language: str, progress: Progress) -> dict[str, Any]:
+def progress_body(store: Store, language: str, dimensions: int | None, progress: Progress) -> dict[str, Any]:
     """How far a store's entries are what it asks for, in entries."""
     body: dict[str, Any] = {"analysis": {"language": language, "done": progress.analysed, "total": progress.total}}
     if model := store.options.get("embedding_model"):
-        body["embedding"] = {"model": model, "done": progress.embedded, "total": progress.total}
+        known = {} if dimensions is None else {"dimensions": dimensions}
+        body["embedding"] = {"model": model, **known, "done": progress.embedded, "total": progress.total}
     return body
 
 

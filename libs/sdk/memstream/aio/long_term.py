@@ -131,6 +131,6 @@ class LongTermMemory:
     def _check_embedding(self, store: MemoryStore) -> None:
         if self._embedding and store.embedding_model != self._embedding:
             raise ValueError(f"the memory store's embedding model is {store.embedding_model}, not {self._embedding}")
-        dims = store.embedding.get("dimensions")
+        dims = store.embedding.dimensions if store.embedding else None
         if None not in (dims, self._dims) and dims != self._dims:
             raise ValueError(f"{self._embedding} makes vectors of {dims} dimensions, not {self._dims}")
