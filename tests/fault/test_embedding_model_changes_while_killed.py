@@ -103,7 +103,7 @@ async def test_a_switch_of_the_embedding_model_is_survived_by_kill_9(postgres: P
     assert set(found) == {5}, "recalls found by meaning throughout"
     assert {(row["space"], row["dimensions"]) for row in rows} == {("large:768", 768)}
     assert len(rows) == live > FACTS, "the facts of the switch are embedded too"
-    assert again == {"model": "large", "done": live, "total": live}
+    assert again == {"model": "large", "dimensions": 768, "done": live, "total": live}
     assert running.kills["memory"] == KILLS
 
 

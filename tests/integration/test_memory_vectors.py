@@ -10,11 +10,12 @@ import pytest
 from starlette.responses import Response
 
 from libs.chassis import housekeeping
+from services.memory.app import build
 from services.memory.store.vectors import DROP_UNWANTED
 from tests.support.embedder import Behaviour, Embedder, answers, embedder, hang, refusing, status, waiting
-from tests.support.memory import STORES, Distiller, Memory, memory_service, said
+from tests.support.memory import STORES, Distiller, Memory, memory_service, said, settings
 from tests.support.servers import PostgresServer
-from tests.support.service import Keys, chassis_of, key_directory, until
+from tests.support.service import Keys, chassis_of, key_directory, running, until
 
 MODEL = {"params": {"update_mask": "embedding_model"}}
 
@@ -195,6 +196,15 @@ async def test_another_model_serves_once_an_actor_is_whole_in_it(memory: Memory,
     assert await vectors(memory) == [("large:768", 3)]
     assert len(await memory.search("ana", "feline")) == 3
     assert endpoint.texts("small").count("feline") == endpoint.texts("large").count("feline") == 1
+
+
+async def test_a_model_that_is_not_configured_any_more_has_no_dimensions(memory: Memory, keys: Keys) -> None:
+    assert (await embedding(memory))["dimensions"] == 384
+
+    async with running(build(settings(memory.dsn, keys)), keys) as client:
+        shown = (await client.get(memory.url())).json()
+
+    assert shown["embedding"] == {"model": "small", "done": 0, "total": 0}
 
 
 async def test_without_a_model_the_vectors_go(memory: Memory) -> None:

@@ -88,7 +88,7 @@ class Memory(Bound):
 
     def restore(self, version: int) -> Memory:
         """Says again what a version said, as a new version; returns the new snapshot."""
-        raw = self._transport.send("POST", f"{self._path}:restore", body={"version": version})
+        raw = self._transport.create(f"{self._path}:restore", body={"version": version})
         return Memory.of(raw, self._transport)
 
 

@@ -31,7 +31,7 @@ class ExtractedEntry(BaseModel):
     name: str
     actor_id: str
     path: str
-    content: str
+    content: str | None
     description: str | None
     source_type: str
     create_time: str

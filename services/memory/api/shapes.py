@@ -25,7 +25,7 @@ class AnalysisProgress(Shape):
 
 
 class EmbeddingProgress(Shape):
-    """Entries that have a vector of the store's model, of all. One that is not configured any more has no dimensions."""
+    """Entries that have a vector of the store's model, of all; `dimensions` only of a model that is configured."""
 
     model: str
     dimensions: int | None = None

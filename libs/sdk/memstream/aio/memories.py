@@ -87,7 +87,7 @@ class Memory(Bound):
 
     async def restore(self, version: int) -> Memory:
         """Says again what a version said, as a new version; returns the new snapshot."""
-        raw = await self._transport.send("POST", f"{self._path}:restore", body={"version": version})
+        raw = await self._transport.create(f"{self._path}:restore", body={"version": version})
         return Memory.of(raw, self._transport)
 
 
