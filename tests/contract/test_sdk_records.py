@@ -134,3 +134,21 @@ def test_every_record_is_compared() -> None:
     }
 
     assert every == {read.record for read in READ} | WITHOUT_A_SCHEMA.keys()
+
+
+def test_search_results_have_what_is_served(schemas: dict[str, Any]) -> None:
+    hits = schemas["memory/Hits"]["properties"].keys() - {"results", "managed_memory_entries"}
+
+    assert hits == memories.SearchResults.__annotations__.keys()
+
+
+def test_a_page_has_elements_and_nothing_that_a_list_would_drop(schemas: dict[str, Any]) -> None:
+    besides = {
+        name: {field for field, each in schema["properties"].items() if each.get("type") != "array"}
+        for name, schema in schemas.items()
+        if name.endswith("Page")
+    }
+
+    # How a wait ended is what a search says; a list goes on from page to page.
+    assert besides.pop("memory/MemoryEntryPage") == {"next_page_token", "settled", "behind", "reason"}
+    assert {name: fields for name, fields in besides.items() if fields != {"next_page_token"}} == {}
