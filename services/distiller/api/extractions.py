@@ -31,8 +31,8 @@ class ExtractedEntry(BaseModel):
     name: str
     actor_id: str
     path: str
-    content: str | None
-    description: str | None
+    content: str | None = None
+    description: str | None = None
     source_type: str
     create_time: str
     update_time: str
@@ -53,7 +53,10 @@ class ExtractionApi:
     def routes(self) -> APIRouter:
         router = APIRouter(prefix=BASE, tags=["extractions"])
         router.add_api_route(
-            "/session-stores/{store_id}/sessions/{session_id}/extractions", self.extract, methods=["POST"]
+            "/session-stores/{store_id}/sessions/{session_id}/extractions",
+            self.extract,
+            methods=["POST"],
+            response_model_exclude_none=True,
         )
         return router
 
