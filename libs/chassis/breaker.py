@@ -42,5 +42,8 @@ class Breaker:
 
 def pause_s(retry_after: str | None) -> float:
     """What a `Retry-After` header asks for, in seconds and at most an hour."""
-    asked = retry_after or ""
-    return min(float(asked), LONGEST_PAUSE_S) if asked.replace(".", "", 1).isdigit() else PROBE_INTERVAL_S
+    try:
+        asked = float(retry_after or "")
+    except ValueError:  # a date, or nothing that says how long
+        return PROBE_INTERVAL_S
+    return min(asked, LONGEST_PAUSE_S) if asked >= 0 else PROBE_INTERVAL_S

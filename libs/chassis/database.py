@@ -61,7 +61,10 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection within the acquire timeout, else `Unavailable`."""
+        """A connection within the acquire timeout, else `Unavailable`.
+
+        Nobody uses it again when something may still be under way on it, or when its server takes no writes any more.
+        """
         try:
             held = await self._pool.take()
         except (*LOST, asyncpg.PostgresError) as lost:
@@ -69,7 +72,7 @@ class Database:
         is_broken = False
         try:
             yield held
-        except (asyncio.CancelledError, *LOST):
+        except (asyncio.CancelledError, Unavailable, OutcomeUnknown, *LOST):
             is_broken = True
             raise
         finally:

@@ -82,13 +82,13 @@ class ParkedMessages:
             await insert(connection, [OutboxRow(uuid7(), row["subject"], bytes(row["payload"]).decode())])
 
     async def drop(self, workspace_id: int, parked_id: UUID) -> None:
-        dropped = await self._database.fetchval(
-            "delete from parked_messages where parked_id = $1 and (workspace_id = $2 or workspace_id is null)"
-            " returning parked_id",
+        """Deletes the message for good. One that names no workspace may be anybody's, and leaves by its age only."""
+        dropped = await self._database.write(
+            "delete from parked_messages where parked_id = $1 and workspace_id = $2 returning parked_id",
             parked_id,
             workspace_id,
         )
-        if dropped is None:
+        if not dropped:
             raise _absent(parked_id)
 
     async def count(self) -> int:

@@ -66,6 +66,13 @@ def test_a_service_that_serves_loads_no_alembic() -> None:
     assert answer.stdout.strip() == "[]", answer.stderr
 
 
+def test_everything_kept_is_text() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    names = [name.decode() for name in listed.split(b"\0") if name]
+
+    assert [name for name in names if b"\0" in (ROOT / name).read_bytes()] == []
+
+
 def test_nothing_names_a_package_registry() -> None:
     files = [*ROOT.glob("*.lock"), *ROOT.glob("*.toml"), ROOT / "Makefile", *ROOT.glob("deploy/Dockerfile*")]
 

@@ -9,7 +9,7 @@ import pytest
 
 from libs.chassis import pool as pools
 from libs.chassis.database import Database
-from libs.chassis.errors import Unavailable
+from libs.chassis.errors import OutcomeUnknown, Unavailable
 from tests.support.servers import PostgresServer
 
 BACKEND = "select pg_backend_pid()"
@@ -35,6 +35,19 @@ async def test_nothing_is_said_on_a_connection_whose_statement_was_given_up(one:
         await asyncio.wait_for(one.fetch("select pg_sleep($1)", HUNG_S), WAIT_S)
 
     assert await one.fetchval(BACKEND) != before
+
+
+async def test_nothing_is_said_on_a_connection_whose_statement_took_too_long(postgres: PostgresServer) -> None:
+    hasty = Database(postgres.dsn("postgres"), pool_size=1, statement_timeout_s=WAIT_S)
+    try:
+        for ask in (hasty.fetch, hasty.write):
+            before = await hasty.fetchval(BACKEND)
+            with pytest.raises((Unavailable, OutcomeUnknown)):
+                await ask("select pg_sleep($1)", HUNG_S)
+
+            assert await hasty.fetchval(BACKEND) != before
+    finally:
+        await hasty.close()
 
 
 async def test_a_refused_statement_leaves_its_connection_usable(one: Database) -> None:

@@ -52,9 +52,11 @@ class RepairApi:
         scope = ("repair lanes", caller.workspace_id)
         at = decode_token(scope, body.page_token, (UUID, str))
         done, cursor = at or (None, "")
+        pipeline = None
         if done is not None and cursor:
             pipeline = await self._pipelines.get(caller.workspace_id, done)
-        else:
+        if pipeline is None:  # deleted meanwhile, or walked to its end
+            cursor = ""
             pipeline = next(iter(await self._pipelines.page(caller.workspace_id, done, 1)), None)
         if pipeline is None:
             return LanesRepaired(sessions=0, rewound=0)

@@ -1,0 +1,26 @@
+"""How long an endpoint asks to be left alone."""
+
+import pytest
+
+from libs.chassis.breaker import LONGEST_PAUSE_S, PROBE_INTERVAL_S, pause_s
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "pause"),
+    [
+        ("3", 3.0),
+        ("0", 0.0),
+        ("1.5", 1.5),
+        ("86400", LONGEST_PAUSE_S),
+        ("inf", LONGEST_PAUSE_S),
+        (None, PROBE_INTERVAL_S),
+        ("", PROBE_INTERVAL_S),
+        ("-1", PROBE_INTERVAL_S),
+        ("nan", PROBE_INTERVAL_S),
+        ("²", PROBE_INTERVAL_S),
+        ("Sun, 29 Nov 2026 12:00:00 GMT", PROBE_INTERVAL_S),
+    ],
+    ids=ascii,
+)
+def test_a_pause_is_what_was_asked_within_reason(retry_after: str | None, pause: float) -> None:
+    assert pause_s(retry_after) == pause
