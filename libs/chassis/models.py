@@ -9,6 +9,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, TypeAdapter
 
+MOST_DIMENSIONS = 16_000  # pgvector's, for a vector of half precision
+
 
 class Price(BaseModel):
     """Of a million tokens, in any one currency."""
@@ -33,7 +35,7 @@ class NamedModel(BaseModel):
     base_url: str | None = None
     api_key: SecretStr | None = None
     model: str | None = None
-    dimensions: int | None = Field(default=None, ge=1)
+    dimensions: int | None = Field(default=None, ge=1, le=MOST_DIMENSIONS)
     price: Price | None = None
     users: frozenset[str] | None = None
 

@@ -5,6 +5,7 @@ from typing import Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from libs.chassis.models import MOST_DIMENSIONS
 from libs.chassis.settings import ServiceSettings
 from libs.chassis.stores import Creators
 from services.memory.ranking import FieldWeights
@@ -28,7 +29,7 @@ class MemorySettings(ServiceSettings):
     openai_base_url: str | None = None
     openai_api_key: SecretStr | None = None
     embedding_model: str | None = None
-    embedding_dimensions: int | None = Field(default=None, ge=1, le=16_000)
+    embedding_dimensions: int | None = Field(default=None, ge=1, le=MOST_DIMENSIONS)
     embedding_batch: int = Field(default=64, ge=1, le=2048)
     embedding_timeout_s: float = 30.0
     embedding_query_timeout_s: float = 0.3
@@ -43,10 +44,12 @@ class MemorySettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _says_all_of_its_model(self) -> Self:
-        if self.embedding_model and not (self.openai_base_url or self.openai_api_key or self.models_file):
-            raise ValueError("EMBEDDING_MODEL needs OPENAI_BASE_URL, OPENAI_API_KEY or MODELS_FILE")
-        if self.embedding_model and not (self.embedding_dimensions or self.models_file):
-            raise ValueError("EMBEDDING_MODEL needs EMBEDDING_DIMENSIONS or MODELS_FILE")
+        if self.embedding_model and self.models_file:
+            raise ValueError("EMBEDDING_MODEL and MODELS_FILE exclude each other: a file names every model itself")
+        if self.embedding_model and not (self.openai_base_url or self.openai_api_key):
+            raise ValueError("EMBEDDING_MODEL needs OPENAI_BASE_URL or OPENAI_API_KEY")
+        if self.embedding_model and not self.embedding_dimensions:
+            raise ValueError("EMBEDDING_MODEL needs EMBEDDING_DIMENSIONS")
         return self
 
     @property

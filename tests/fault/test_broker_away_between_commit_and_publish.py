@@ -1,4 +1,4 @@
-"""D01 of the cases: NATS is away for 20 s while items are appended; nobody appends again afterwards."""
+"""NATS is away for 20 s while items are appended; nobody appends again afterwards."""
 
 import asyncio
 

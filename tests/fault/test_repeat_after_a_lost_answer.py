@@ -1,4 +1,4 @@
-"""D02 of the cases: a client that lost its answer repeats; the same key with another body is refused."""
+"""A client that lost its answer repeats; the same key with another body is refused."""
 
 import asyncio
 from urllib.parse import urlsplit
