@@ -140,6 +140,7 @@ class Replayer:
                 actor_id=actor.actor_id,
                 pipeline_uid=pipeline.pipeline_uid,
                 session_store_uid=pipeline.session_store_uid,
+                source_epoch=actor.source_epoch,
                 keeps_up=replay.into_store_uid == pipeline.memory_store_uid,
             ),
             MemoriesSwapped,

@@ -49,11 +49,15 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class AtWork:
-    """An actor of a replay that something is to be done for."""
+    """An actor of a replay that something is to be done for.
+
+    `source_epoch`: of the last erasure in the session store that was heard of; one that is heard of later ends this.
+    """
 
     actor_id: str
     state: ActorState
     swap_id: UUID
+    source_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +210,10 @@ class Replays:
 
     async def at_work(self, replay: Replay) -> list[AtWork]:
         rows = await self._database.fetch(
-            "select actor_id, state, swap_id from replay_actors where replay_uid = $1 and state = any($2::text[])"
-            " order by actor_id",
+            "select a.actor_id, a.state, a.swap_id, coalesce(e.epoch, 0) as source_epoch from replay_actors a"
+            " join replays r using (replay_uid) join pipelines p using (pipeline_uid)"
+            " left join erased_actors e on e.store_uid = p.session_store_uid and e.actor_id = a.actor_id"
+            " where replay_uid = $1 and a.state = any($2::text[]) order by a.actor_id",
             replay.replay_uid,
             list(AT_WORK),
         )
