@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from libs.chassis.errors import ApiError, Reject, Retry
 from libs.chassis.logs import logger
 from libs.chassis.unit_of_work import Tx, UnitOfWork
 from libs.contracts.events import ReplayEnded
@@ -22,6 +21,7 @@ from services.distiller.store import Pipelines, Replay, Replays
 from services.distiller.store.replays import ERASED, AtWork, ReplayState
 
 SWAP_TIMEOUT_S = 30.0
+DELAYS_S = (1.0, 5.0, 15.0, 60.0, 120.0)  # its live lane may be held meanwhile
 
 Ask = Callable[..., Awaitable[Any]]
 
@@ -60,8 +60,8 @@ class Replayer:
                 await (self._open(replay, hidden) if replay.state == "PENDING" else self._go_on(replay))
             except LaneFailure as failure:
                 await self._end(replay, "FAILED", str(failure))
-            except (ApiError, Retry, Reject) as away:
-                log.warning("replay_interrupted", error=str(away))
+            except Exception as failed:  # the other replays go on
+                log.warning("replay_interrupted", replay_uid=str(replay.replay_uid), error=type(failed).__name__)
 
     async def _open(self, replay: Replay, hidden: Pipeline) -> None:
         made: StoreShadowed = await self._ask(
@@ -82,7 +82,8 @@ class Replayer:
         if pipeline is None:
             return
         for actor in await self._replays.at_work(replay):
-            await (self._swap if actor.state == "swapping" else self._follow)(replay, pipeline, actor)
+            if actor.is_due:
+                await self._attempt(replay, pipeline, actor)
         room = self._actors_at_once - len(await self._replays.at_work(replay))
         if room > 0:
             async with self._unit_of_work.begin() as tx:
@@ -98,6 +99,19 @@ class Replayer:
             await self._end(replay, "FAILED", f"{counts.failed} actor{plural} not replayed: {counts.reason}")
         else:
             await self._end(replay, "SUCCEEDED", None)
+
+    async def _attempt(self, replay: Replay, pipeline: Pipeline, actor: AtWork) -> None:
+        try:
+            await (self._swap if actor.state == "swapping" else self._follow)(replay, pipeline, actor)
+        except Exception as failed:  # the other actors go on, and in the end the live lane does
+            error = type(failed).__name__
+            attempts = actor.attempts + 1
+            log.warning("replay_actor_failed", replay_uid=str(replay.replay_uid), error=error, attempts=attempts)
+            async with self._unit_of_work.begin() as tx:
+                if attempts > len(DELAYS_S):
+                    await self._replays.settle(tx, replay, actor, "failed", f"internal: {error}")
+                else:
+                    await self._replays.put_off(tx, replay, actor, attempts, DELAYS_S[attempts - 1])
 
     async def _follow(self, replay: Replay, pipeline: Pipeline, actor: AtWork) -> None:
         async with self._unit_of_work.begin() as tx:

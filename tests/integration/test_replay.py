@@ -5,14 +5,20 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import pytest
 from starlette.responses import Response
 
+from libs.chassis.errors import Reject
 from libs.chassis.housekeeping import run_pass
+from libs.chassis.unit_of_work import Tx
+from libs.contracts.requests import SwapMemories
+from services.memory.indexing import Indexing
 from services.memory.store.purge import PURGE
+from services.memory.store.swapping import Swapped, swap
 from tests.support import scripted_model as scripted
 from tests.support.scripted_model import ScriptedModel, asked_lines, note, scripted_model
 from tests.support.servers import NatsServer, PostgresServer
@@ -373,6 +379,34 @@ async def test_an_actor_whose_replay_fails_keeps_what_it_had_and_the_others_are_
         assert await contents(memstream) == ["I live in Lyon"]
         assert await contents(memstream, "bo") == [again("I live in Oslo")]
         await nothing_is_left(memstream)
+
+
+async def test_an_actor_whose_swap_never_succeeds_stops_nobody_and_goes_on_as_before(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.distiller.replays.DELAYS_S", (0.0, 0.0))
+
+    async def fails_for_ana(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) -> Swapped:
+        if wanted.actor_id == "ana":
+            raise Reject("never")
+        return await swap(tx, indexing, wanted, now)
+
+    monkeypatch.setattr("services.memory.replays.swap", fails_for_ana)
+    async with opened(replay_actors=1) as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "I live in Lyon")
+        await memstream.say("bo", "s2", "I live in Oslo")
+        await memstream.settled(pipeline)
+        model.behave(second)
+
+        replay = await ended(memstream, await start(memstream, pipeline))
+
+        assert (replay["state"], replay["actors"]) == ("FAILED", {"total": 2, "swapped": 1, "failed": 1})
+        assert await contents(memstream, "bo") == [again("I live in Oslo")]
+        await nothing_is_left(memstream)
+        await memstream.say("ana", "s1", "I play chess")
+        await memstream.settled(pipeline)
+        assert await contents(memstream) == ["I live in Lyon", again("I play chess")]
 
 
 async def test_only_who_manages_the_pipeline_and_may_write_there_replays(opened: Open) -> None:

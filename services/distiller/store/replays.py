@@ -51,13 +51,15 @@ class Replay:
 class AtWork:
     """An actor of a replay that something is to be done for.
 
-    `source_epoch`: of the last erasure in the session store that was heard of; one that is heard of later ends this.
+    `attempts` have failed in a row. `source_epoch`: of the last erasure in the session store that was heard of; one that is heard of later ends this.
     """
 
     actor_id: str
     state: ActorState
     swap_id: UUID
     source_epoch: int
+    attempts: int
+    is_due: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +212,8 @@ class Replays:
 
     async def at_work(self, replay: Replay) -> list[AtWork]:
         rows = await self._database.fetch(
-            "select a.actor_id, a.state, a.swap_id, coalesce(e.epoch, 0) as source_epoch from replay_actors a"
+            "select a.actor_id, a.state, a.swap_id, coalesce(e.epoch, 0) as source_epoch, a.attempts,"
+            " a.retry_at is null or a.retry_at <= now() as is_due from replay_actors a"
             " join replays r using (replay_uid) join pipelines p using (pipeline_uid)"
             " left join erased_actors e on e.store_uid = p.session_store_uid and e.actor_id = a.actor_id"
             " where replay_uid = $1 and a.state = any($2::text[]) order by a.actor_id",
@@ -243,13 +246,27 @@ class Replays:
         """The actor's next state, if it is still in the one that it was seen in."""
         return (
             await tx.execute(
-                "update replay_actors set state = $4 where replay_uid = $1 and actor_id = $2 and state = $3",
+                "update replay_actors set state = $4, attempts = case when $3 = $4 then attempts else 0 end,"
+                " retry_at = null where replay_uid = $1 and actor_id = $2 and state = $3",
                 replay.replay_uid,
                 actor.actor_id,
                 actor.state,
                 state,
             )
             == 1
+        )
+
+    async def put_off(self, tx: Tx, replay: Replay, actor: AtWork, attempts: int, delay_s: float) -> None:
+        """Tried again after the delay, unless another replica was faster."""
+        await tx.execute(
+            "update replay_actors set attempts = $5, retry_at = now() + make_interval(secs => $6)"
+            " where replay_uid = $1 and actor_id = $2 and state = $3 and attempts = $4",
+            replay.replay_uid,
+            actor.actor_id,
+            actor.state,
+            actor.attempts,
+            attempts,
+            delay_s,
         )
 
     async def settle(self, tx: Tx, replay: Replay, actor: AtWork, state: ActorState, reason: str | None = None) -> None:
