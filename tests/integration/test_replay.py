@@ -13,9 +13,10 @@ import pytest
 from starlette.responses import Response
 
 from libs.chassis.errors import Reject
-from libs.chassis.housekeeping import run_pass
+from libs.chassis.housekeeping import Pass, run_pass
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.requests import SwapMemories
+from services.distiller.store.replays import expired
 from services.memory.indexing import Indexing
 from services.memory.store.purge import PURGE
 from services.memory.store.swapping import Swapped, swap
@@ -319,6 +320,37 @@ async def test_who_is_erased_during_a_replay_does_not_come_back(opened: Open, mo
         assert await contents(memstream) == []
         assert await contents(memstream, "bo") == [again("I live in Lyon")]
         await nothing_is_left(memstream)
+
+
+@pytest.mark.parametrize("store", ["memory-stores/facts", "session-stores/chats"])
+async def test_a_replay_that_is_over_forgets_who_is_erased_and_is_forgotten_itself(
+    opened: Open, model: ScriptedModel, store: str
+) -> None:
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "I live in Lyon")
+        await memstream.settled(pipeline)
+        replay = await ended(memstream, await start(memstream, pipeline, actor_id="ana"))
+        distiller = chassis_of(memstream.apps["distiller"])
+        named = (
+            "select (select count(*) from replays where actor_id = 'ana' or error like '%ana%')"
+            " + (select count(*) from replay_actors where actor_id = 'ana')"
+        )
+        await distiller.database.write("update replay_actors set state = 'failed'")
+        await distiller.database.write("update replays set state = 'FAILED', error = '1 actor not replayed: ana'")
+
+        await memstream.call("POST", f"/{store}/actors:erase", json={"actor_id": "ana"})
+
+        async def is_forgotten() -> bool:
+            return not await distiller.database.fetchval(named)
+
+        await until(is_forgotten)
+        assert (await memstream.call("GET", f"/{replay['name']}"))["error"] == "1 actor not replayed"
+        await run_pass(distiller.unit_of_work, Pass("expire", expired))
+        assert await distiller.database.fetchval("select count(*) from replays") == 1
+        await distiller.database.write("update replays set end_time = end_time - interval '31 days'")
+        await run_pass(distiller.unit_of_work, Pass("expire", expired))
+        assert await distiller.database.fetchval("select count(*) from replays") == 0
 
 
 async def test_nobody_sees_a_replay_at_work_and_its_parent_pays(opened: Open, model: ScriptedModel) -> None:

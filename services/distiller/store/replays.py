@@ -12,6 +12,7 @@ from typing import Literal
 from uuid import UUID
 
 from libs.chassis.database import Database
+from libs.chassis.housekeeping import BATCH
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.requests import PrincipalType
 
@@ -51,7 +52,8 @@ class Replay:
 class AtWork:
     """An actor of a replay that something is to be done for.
 
-    `attempts` have failed in a row. `source_epoch`: of the last erasure in the session store that was heard of; one that is heard of later ends this.
+    `attempts` have failed in a row. `source_epoch`: of the last erasure in the session store that was heard of; one
+    that is heard of later ends this.
     """
 
     actor_id: str
@@ -79,6 +81,15 @@ class HiddenLane:
     rests: bool
     parked: bool
     reason: str | None
+
+
+async def expired(tx: Tx) -> int:
+    """Drops replays 30 days after their end."""
+    return await tx.execute(
+        "delete from replays where ctid = any(array(select ctid from replays"
+        " where end_time < now() - interval '30 days' limit $1))",
+        BATCH,
+    )
 
 
 class Replays:
@@ -196,19 +207,27 @@ class Replays:
         return [row["shadow_uid"] for row in rows]
 
     async def forget_actor(self, tx: Tx, store_uid: UUID, actor_id: str) -> None:
-        """An actor was erased in a session store or a memory store: no replay brings them back."""
+        """An actor was erased in a session store or a memory store: no replay brings them back, or names them."""
+        of_store = "p.pipeline_uid = r.pipeline_uid and $1 in (p.session_store_uid, r.into_store_uid)"
         rows = await tx.fetch(
-            "update replay_actors a set state = 'gone', reason = $3 from replays r"
-            " join pipelines p on p.pipeline_uid = r.pipeline_uid"
-            f" where a.replay_uid = r.replay_uid and r.{ACTIVE} and a.actor_id = $2"
-            " and a.state in ('waiting', 'distilling', 'held', 'swapping')"
-            " and $1 in (p.session_store_uid, r.into_store_uid) returning r.replay_uid, r.hidden_uid",
+            "delete from replay_actors a using replays r, pipelines p"
+            f" where a.replay_uid = r.replay_uid and a.actor_id = $2 and {of_store}"
+            " returning r.replay_uid, r.hidden_uid, a.state",
             store_uid,
             actor_id,
-            ERASED,
         )
         for row in rows:
             await self._free(tx, row["replay_uid"], row["hidden_uid"], [actor_id])
+        await tx.execute(
+            f"update replays r set actor_id = null from pipelines p where r.actor_id = $2 and {of_store}",
+            store_uid,
+            actor_id,
+        )
+        # A reason may quote the model.
+        await tx.execute(
+            "update replays set error = split_part(error, ':', 1) where replay_uid = any($1::uuid[])",
+            [row["replay_uid"] for row in rows if row["state"] == "failed"],
+        )
 
     async def at_work(self, replay: Replay) -> list[AtWork]:
         rows = await self._database.fetch(
