@@ -87,8 +87,9 @@ class Replayer:
         room = self._actors_at_once - len(await self._replays.at_work(replay))
         if room > 0:
             async with self._unit_of_work.begin() as tx:
-                await self._replays.begin(tx, replay, room)
-            self._workers.due_in(0)
+                begun = await self._replays.begin(tx, replay, room)
+            if begun:
+                self._workers.due_in(0)
         counts = await self._replays.counts(replay.replay_uid)
         if counts.left:
             return
@@ -114,9 +115,11 @@ class Replayer:
                     await self._replays.put_off(tx, replay, actor, attempts, DELAYS_S[attempts - 1])
 
     async def _follow(self, replay: Replay, pipeline: Pipeline, actor: AtWork) -> None:
+        if not await self._replays.may_move(replay, pipeline.pipeline_uid, actor):
+            return
         async with self._unit_of_work.begin() as tx:
             # First, so that an erasure or another replica comes before or after all of this.
-            if not await self._replays.move(tx, replay, actor, actor.state):
+            if not await self._replays.keep(tx, replay, actor):
                 return
             lane = await self._replays.hidden_lane(tx, replay, actor.actor_id)
             if lane is None:

@@ -16,6 +16,7 @@ from libs.chassis.errors import Reject
 from libs.chassis.housekeeping import Pass, run_pass
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.requests import SwapMemories
+from services.distiller.store import Replay, Replays
 from services.distiller.store.replays import expired
 from services.memory.indexing import Indexing
 from services.memory.store.purge import PURGE
@@ -320,6 +321,37 @@ async def test_who_is_erased_during_a_replay_does_not_come_back(opened: Open, mo
         assert await contents(memstream) == []
         assert await contents(memstream, "bo") == [again("I live in Lyon")]
         await nothing_is_left(memstream)
+
+
+async def test_a_replay_that_waits_writes_nothing(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, all_active = 0, Replays.all_active
+
+    async def counted(replays: Replays) -> list[Replay]:
+        nonlocal looks
+        looks += 1
+        return await all_active(replays)
+
+    monkeypatch.setattr(Replays, "all_active", counted)
+    gate = Gate(second)
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "I live in Lyon")
+        await memstream.settled(pipeline)
+        gate.close()
+        model.behave(gate)
+        replay = await start(memstream, pipeline)
+        await until(lambda: gate.waiting)
+        database = chassis_of(memstream.apps["distiller"]).database
+        row = "select ctid, xmin, xmax, state from replay_actors"
+        before, seen = await database.fetchrow(row), looks
+
+        await until(lambda: looks >= seen + 3)
+
+        assert await database.fetchrow(row) == before
+        gate.open()
+        assert (await ended(memstream, replay))["state"] == "SUCCEEDED"
 
 
 @pytest.mark.parametrize("store", ["memory-stores/facts", "session-stores/chats"])

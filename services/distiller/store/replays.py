@@ -241,8 +241,8 @@ class Replays:
         )
         return [AtWork(**row) for row in rows]
 
-    async def begin(self, tx: Tx, replay: Replay, limit: int) -> None:
-        """Gives the next actors lanes of their own, up to where their live ones are."""
+    async def begin(self, tx: Tx, replay: Replay, limit: int) -> int:
+        """Gives the next actors lanes of their own, up to where their live ones are; returns how many."""
         rows = await tx.fetch(
             "update replay_actors a set state = 'distilling' from (select actor_id from replay_actors"
             "  where replay_uid = $1 and state = 'waiting' order by actor_id limit $2) next"
@@ -260,13 +260,43 @@ class Replays:
             )
             await self.aim(tx, replay, row["actor_id"])
             await self.nudge(tx, replay, row["actor_id"])
+        return len(rows)
+
+    async def may_move(self, replay: Replay, live_uid: UUID, actor: AtWork) -> bool:
+        """Whether it need not wait: for its lane to rest or stop, nor for who still works on the live lane it holds."""
+        return bool(
+            await self._database.fetchval(
+                "select l.actor_id is null or l.parked_at is not null or ($4 = 'held' and l.reason is not null)"
+                " or (l.due_at is null and l.pending_batch is null and l.lease_until is null and not exists ("
+                "  select from lanes v where v.pipeline_uid = $3 and v.actor_id = a.actor_id and v.held_by = $1"
+                "  and (v.pending_batch is not null or v.lease_until >= now())))"
+                " from replay_actors a left join lanes l on l.pipeline_uid = $5 and l.actor_id = a.actor_id"
+                " where a.replay_uid = $1 and a.actor_id = $2",
+                replay.replay_uid,
+                actor.actor_id,
+                live_uid,
+                actor.state,
+                replay.hidden_uid,
+            )
+        )
+
+    async def keep(self, tx: Tx, replay: Replay, actor: AtWork) -> bool:
+        """Nobody else moves the actor before the transaction ends; False when somebody has."""
+        return bool(
+            await tx.fetchval(
+                "select true from replay_actors where replay_uid = $1 and actor_id = $2 and state = $3 for update",
+                replay.replay_uid,
+                actor.actor_id,
+                actor.state,
+            )
+        )
 
     async def move(self, tx: Tx, replay: Replay, actor: AtWork, state: ActorState) -> bool:
         """The actor's next state, if it is still in the one that it was seen in."""
         return (
             await tx.execute(
-                "update replay_actors set state = $4, attempts = case when $3 = $4 then attempts else 0 end,"
-                " retry_at = null where replay_uid = $1 and actor_id = $2 and state = $3",
+                "update replay_actors set state = $4, attempts = 0, retry_at = null"
+                " where replay_uid = $1 and actor_id = $2 and state = $3",
                 replay.replay_uid,
                 actor.actor_id,
                 actor.state,
