@@ -7,12 +7,14 @@ from uuid import UUID
 
 import pytest
 
+from libs.chassis.housekeeping import run_pass
 from libs.contracts.events import Change, EntryVersion, Evidence, ReplayEnded, Rewrite, SessionActorErased
 from libs.contracts.ids import uuid7
 from libs.contracts.requests import ShadowStore, SwapMemories
 from services.memory.indexing import Indexing
 from services.memory.ranking import FieldWeights
 from services.memory.replays import Replays
+from services.memory.store.shadows import DROP_LEFT_SHADOWS
 from tests.support.memory import Distiller, Memory, memory_service, said
 from tests.support.servers import PostgresServer
 from tests.support.service import WORKSPACE, Keys, chassis_of, key_directory, until
@@ -182,6 +184,25 @@ async def test_nothing_reaches_a_shadow_that_is_over(memory: Memory, replays: Re
     assert await swap(replays, live, shadow) == "gone"
     assert (await shadow.related(["tea"])).gone
     assert await statements(memory) == {TEA: "Drinks tea"}
+
+
+async def test_a_shadow_that_nobody_has_written_to_for_long_goes(
+    memory: Memory, replays: Replays, live: Distiller
+) -> None:
+    left, written = await shadowed(replays, live), await shadowed(replays, live)
+    for shadow in (left, written):
+        await shadow.tell(tea(1))
+    chassis = chassis_of(memory.app)
+    old = "created_at = created_at - interval '31 days'"
+    await chassis.database.write(f"update batches set {old} where store_uid = $1", left.store_uid)
+    await chassis.database.write(f"update shadow_stores set {old}")
+    young = await shadowed(replays, live)
+
+    await run_pass(chassis.unit_of_work, DROP_LEFT_SHADOWS)
+
+    gone = [(await shadow.related(["tea"])).gone for shadow in (left, written, young)]
+    assert gone == [True, False, False]
+    assert await chassis.database.fetchval("select store_uid from purges") == left.store_uid
 
 
 @pytest.mark.parametrize("kept", [TEA, AGENT])
