@@ -237,6 +237,7 @@ class SwapMemories(Message):
     """Puts an actor's entries of a shadow store in the place of those that a pipeline wrote, in one transaction.
 
     `keeps_up`: that pipeline writes to this store itself, so nothing is swapped while the shadow knows less than it.
+    `source_epoch`: how often the actor was erased in the session store, as far as the replay knows.
     """
 
     subject: ClassVar[str] = "memory.actor.swap"
@@ -247,11 +248,12 @@ class SwapMemories(Message):
     actor_id: str
     pipeline_uid: UUID
     session_store_uid: UUID
+    source_epoch: int
     keeps_up: bool
 
 
 class MemoriesSwapped(Message):
-    """`behind`: the shadow knows less than the store; `erased`: the actor was, since the shadow was made."""
+    """`behind`: the shadow knows less than the store; `erased`: the actor was, since it was replayed."""
 
     outcome: Literal["swapped", "behind", "erased", "gone"]
 

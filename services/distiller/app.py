@@ -31,6 +31,8 @@ from services.distiller.restored import Restored
 from services.distiller.runs import Runner
 from services.distiller.settings import DistillerSettings
 from services.distiller.store import Batches, Consolidations, Lanes, Pipelines, Replays, Runs
+from services.distiller.store import replays as replays_store
+from services.distiller.store import runs as runs_store
 from services.distiller.store.batches import expired
 from services.distiller.store.lanes import purge_gone_stores
 from services.distiller.sweep import Sweeper
@@ -85,7 +87,12 @@ def build(
     chassis.every("models", MODELS_STEP_S, models.read_again)
     chassis.every("sweep", min(settings.sweep_interval_s, 5.0), sweeper.sweep, sweeper.wake)
     chassis.every("unanswered", min(settings.unanswered_after_s, 5.0), unanswered.send_again)
-    chassis.housekeep(Pass("expire_batches", expired), Pass("purge_gone_stores", purge_gone_stores))
+    chassis.housekeep(
+        Pass("expire_batches", expired),
+        Pass("expire_replays", replays_store.expired),
+        Pass("expire_run_goals", runs_store.expired),
+        Pass("purge_gone_stores", purge_gone_stores),
+    )
 
     extractor = Extractor(reader, batches, lanes, unit_of_work, counted, bus.ask, settings.extraction_timeout_s)
     authorization = Authorization(bus.ask)

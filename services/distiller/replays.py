@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from libs.chassis.errors import ApiError, Reject, Retry
 from libs.chassis.logs import logger
 from libs.chassis.unit_of_work import Tx, UnitOfWork
 from libs.contracts.events import ReplayEnded
@@ -22,6 +21,7 @@ from services.distiller.store import Pipelines, Replay, Replays
 from services.distiller.store.replays import ERASED, AtWork, ReplayState
 
 SWAP_TIMEOUT_S = 30.0
+DELAYS_S = (1.0, 5.0, 15.0, 60.0, 120.0)  # its live lane may be held meanwhile
 
 Ask = Callable[..., Awaitable[Any]]
 
@@ -60,8 +60,8 @@ class Replayer:
                 await (self._open(replay, hidden) if replay.state == "PENDING" else self._go_on(replay))
             except LaneFailure as failure:
                 await self._end(replay, "FAILED", str(failure))
-            except (ApiError, Retry, Reject) as away:
-                log.warning("replay_interrupted", error=str(away))
+            except Exception as failed:  # the other replays go on
+                log.warning("replay_interrupted", replay_uid=str(replay.replay_uid), error=type(failed).__name__)
 
     async def _open(self, replay: Replay, hidden: Pipeline) -> None:
         made: StoreShadowed = await self._ask(
@@ -82,12 +82,14 @@ class Replayer:
         if pipeline is None:
             return
         for actor in await self._replays.at_work(replay):
-            await (self._swap if actor.state == "swapping" else self._follow)(replay, pipeline, actor)
+            if actor.is_due:
+                await self._attempt(replay, pipeline, actor)
         room = self._actors_at_once - len(await self._replays.at_work(replay))
         if room > 0:
             async with self._unit_of_work.begin() as tx:
-                await self._replays.begin(tx, replay, room)
-            self._workers.due_in(0)
+                begun = await self._replays.begin(tx, replay, room)
+            if begun:
+                self._workers.due_in(0)
         counts = await self._replays.counts(replay.replay_uid)
         if counts.left:
             return
@@ -99,10 +101,25 @@ class Replayer:
         else:
             await self._end(replay, "SUCCEEDED", None)
 
+    async def _attempt(self, replay: Replay, pipeline: Pipeline, actor: AtWork) -> None:
+        try:
+            await (self._swap if actor.state == "swapping" else self._follow)(replay, pipeline, actor)
+        except Exception as failed:  # the other actors go on, and in the end the live lane does
+            error = type(failed).__name__
+            attempts = actor.attempts + 1
+            log.warning("replay_actor_failed", replay_uid=str(replay.replay_uid), error=error, attempts=attempts)
+            async with self._unit_of_work.begin() as tx:
+                if attempts > len(DELAYS_S):
+                    await self._replays.settle(tx, replay, actor, "failed", f"internal: {error}")
+                else:
+                    await self._replays.put_off(tx, replay, actor, attempts, DELAYS_S[attempts - 1])
+
     async def _follow(self, replay: Replay, pipeline: Pipeline, actor: AtWork) -> None:
+        if not await self._replays.may_move(replay, pipeline.pipeline_uid, actor):
+            return
         async with self._unit_of_work.begin() as tx:
             # First, so that an erasure or another replica comes before or after all of this.
-            if not await self._replays.move(tx, replay, actor, actor.state):
+            if not await self._replays.keep(tx, replay, actor):
                 return
             lane = await self._replays.hidden_lane(tx, replay, actor.actor_id)
             if lane is None:
@@ -140,6 +157,7 @@ class Replayer:
                 actor_id=actor.actor_id,
                 pipeline_uid=pipeline.pipeline_uid,
                 session_store_uid=pipeline.session_store_uid,
+                source_epoch=actor.source_epoch,
                 keeps_up=replay.into_store_uid == pipeline.memory_store_uid,
             ),
             MemoriesSwapped,

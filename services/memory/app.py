@@ -53,6 +53,7 @@ from services.memory.store.progress import Progress
 from services.memory.store.purge import PURGE
 from services.memory.store.related import Distilling
 from services.memory.store.rewriting import Rewritable
+from services.memory.store.shadows import DROP_LEFT_SHADOWS
 from services.memory.store.vectors import DROP_UNWANTED, Vectors
 from services.memory.store.versions import Versions
 from services.memory.stores import MEMORY_STORE
@@ -124,6 +125,7 @@ def build(settings: MemorySettings, metrics: chassis_metrics.Metrics | None = No
         PURGE,
         reanalysis(indexing),
         DROP_UNWANTED,
+        DROP_LEFT_SHADOWS,
         expiring("batches", "30 days"),
         expiring("erasures", "30 days"),
         EXPIRE_CHANGES,

@@ -1,23 +1,27 @@
 """What a swap may change in a store, and what it must leave."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from libs.contracts.events import Change, EntryVersion, Evidence, ReplayEnded, Rewrite
+from libs.chassis.housekeeping import run_pass
+from libs.contracts.events import Change, EntryVersion, Evidence, ReplayEnded, Rewrite, SessionActorErased
 from libs.contracts.ids import uuid7
 from libs.contracts.requests import ShadowStore, SwapMemories
 from services.memory.indexing import Indexing
 from services.memory.ranking import FieldWeights
 from services.memory.replays import Replays
+from services.memory.store.shadows import DROP_LEFT_SHADOWS
 from tests.support.memory import Distiller, Memory, memory_service, said
 from tests.support.servers import PostgresServer
-from tests.support.service import WORKSPACE, Keys, chassis_of, key_directory
+from tests.support.service import WORKSPACE, Keys, chassis_of, key_directory, until
 
 TEA, BREW, AGENT = "/drinks/tea.md", "/drinks/brew.md", "/agent.md"
 SESSION = uuid7()
+WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +54,9 @@ async def shadowed(replays: Replays, live: Distiller) -> Distiller:
     return shadow
 
 
-async def swap(replays: Replays, live: Distiller, shadow: Distiller, *, swap_id: UUID | None = None) -> str:
+async def swap(
+    replays: Replays, live: Distiller, shadow: Distiller, *, swap_id: UUID | None = None, keeps_up: bool = True
+) -> str:
     answer = await replays.swap(
         SwapMemories(
             swap_id=swap_id or uuid7(),
@@ -59,7 +65,8 @@ async def swap(replays: Replays, live: Distiller, shadow: Distiller, *, swap_id:
             actor_id="ana",
             pipeline_uid=live.pipeline_uid,
             session_store_uid=live.session_store_uid,
-            keeps_up=True,
+            source_epoch=live.source_epoch,
+            keeps_up=keeps_up,
         )
     )
     return answer.outcome
@@ -119,6 +126,54 @@ async def test_who_was_erased_since_the_shadow_was_made_is_not_swapped(
     assert await statements(memory) == {}
 
 
+def source_erased(live: Distiller) -> SessionActorErased:
+    return SessionActorErased(
+        workspace_id=WORKSPACE, store_uid=live.session_store_uid, actor_id="ana", epoch=1, erasure_id=uuid7()
+    )
+
+
+@pytest.fixture
+async def elsewhere(memory: Memory, live: Distiller) -> Distiller:
+    """Another store that nothing of the session store has reached."""
+    await memory.make_store("other")
+    return replace(live, store_uid=await memory.store_uid("other"))
+
+
+async def test_an_erasure_in_the_session_store_waits_for_a_swap_into_another_store(
+    memory: Memory, replays: Replays, elsewhere: Distiller
+) -> None:
+    shadow = await shadowed(replays, elsewhere)
+    await shadow.tell(tea(1))
+    chassis = chassis_of(memory.app)
+
+    async def waiting(count: int) -> None:
+        async def wait() -> bool:
+            return bool(await chassis.database.fetchval(WAITING) == count)
+
+        await until(wait)
+
+    async with asyncio.TaskGroup() as both, chassis.unit_of_work.begin() as tx:
+        await tx.execute("lock table batches in share mode")
+        swapping = both.create_task(swap(replays, elsewhere, shadow, keeps_up=False))
+        await waiting(1)
+        both.create_task(memory.handlers.on_session_actor_erased(source_erased(elsewhere)))
+        await waiting(2)
+
+    assert swapping.result() == "swapped"
+    assert await memory.entries("ana", store="other") == []
+
+
+async def test_a_swap_that_comes_after_an_erasure_in_the_session_store_writes_nothing(
+    memory: Memory, replays: Replays, elsewhere: Distiller
+) -> None:
+    shadow = await shadowed(replays, elsewhere)
+    await shadow.tell(tea(1))
+    await memory.handlers.on_session_actor_erased(source_erased(elsewhere))
+
+    assert await swap(replays, elsewhere, shadow, keeps_up=False) == "erased"
+    assert await swap(replays, replace(elsewhere, source_epoch=1), shadow, keeps_up=False) == "swapped"
+
+
 async def test_nothing_reaches_a_shadow_that_is_over(memory: Memory, replays: Replays, live: Distiller) -> None:
     await live.tell(tea(1))
     shadow = await shadowed(replays, live)
@@ -129,6 +184,25 @@ async def test_nothing_reaches_a_shadow_that_is_over(memory: Memory, replays: Re
     assert await swap(replays, live, shadow) == "gone"
     assert (await shadow.related(["tea"])).gone
     assert await statements(memory) == {TEA: "Drinks tea"}
+
+
+async def test_a_shadow_that_nobody_has_written_to_for_long_goes(
+    memory: Memory, replays: Replays, live: Distiller
+) -> None:
+    left, written = await shadowed(replays, live), await shadowed(replays, live)
+    for shadow in (left, written):
+        await shadow.tell(tea(1))
+    chassis = chassis_of(memory.app)
+    old = "created_at = created_at - interval '31 days'"
+    await chassis.database.write(f"update batches set {old} where store_uid = $1", left.store_uid)
+    await chassis.database.write(f"update shadow_stores set {old}")
+    young = await shadowed(replays, live)
+
+    await run_pass(chassis.unit_of_work, DROP_LEFT_SHADOWS)
+
+    gone = [(await shadow.related(["tea"])).gone for shadow in (left, written, young)]
+    assert gone == [True, False, False]
+    assert await chassis.database.fetchval("select store_uid from purges") == left.store_uid
 
 
 @pytest.mark.parametrize("kept", [TEA, AGENT])

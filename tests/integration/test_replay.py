@@ -5,14 +5,22 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import pytest
 from starlette.responses import Response
 
-from libs.chassis.housekeeping import run_pass
+from libs.chassis.errors import Reject
+from libs.chassis.housekeeping import Pass, run_pass
+from libs.chassis.unit_of_work import Tx
+from libs.contracts.requests import SwapMemories
+from services.distiller.store import Replay, Replays
+from services.distiller.store.replays import expired
+from services.memory.indexing import Indexing
 from services.memory.store.purge import PURGE
+from services.memory.store.swapping import Swapped, swap
 from tests.support import scripted_model as scripted
 from tests.support.scripted_model import ScriptedModel, asked_lines, note, scripted_model
 from tests.support.servers import NatsServer, PostgresServer
@@ -315,6 +323,68 @@ async def test_who_is_erased_during_a_replay_does_not_come_back(opened: Open, mo
         await nothing_is_left(memstream)
 
 
+async def test_a_replay_that_waits_writes_nothing(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, all_active = 0, Replays.all_active
+
+    async def counted(replays: Replays) -> list[Replay]:
+        nonlocal looks
+        looks += 1
+        return await all_active(replays)
+
+    monkeypatch.setattr(Replays, "all_active", counted)
+    gate = Gate(second)
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "I live in Lyon")
+        await memstream.settled(pipeline)
+        gate.close()
+        model.behave(gate)
+        replay = await start(memstream, pipeline)
+        await until(lambda: gate.waiting)
+        database = chassis_of(memstream.apps["distiller"]).database
+        row = "select ctid, xmin, xmax, state from replay_actors"
+        before, seen = await database.fetchrow(row), looks
+
+        await until(lambda: looks >= seen + 3)
+
+        assert await database.fetchrow(row) == before
+        gate.open()
+        assert (await ended(memstream, replay))["state"] == "SUCCEEDED"
+
+
+@pytest.mark.parametrize("store", ["memory-stores/facts", "session-stores/chats"])
+async def test_a_replay_that_is_over_forgets_who_is_erased_and_is_forgotten_itself(
+    opened: Open, model: ScriptedModel, store: str
+) -> None:
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "I live in Lyon")
+        await memstream.settled(pipeline)
+        replay = await ended(memstream, await start(memstream, pipeline, actor_id="ana"))
+        distiller = chassis_of(memstream.apps["distiller"])
+        named = (
+            "select (select count(*) from replays where actor_id = 'ana' or error like '%ana%')"
+            " + (select count(*) from replay_actors where actor_id = 'ana')"
+        )
+        await distiller.database.write("update replay_actors set state = 'failed'")
+        await distiller.database.write("update replays set state = 'FAILED', error = '1 actor not replayed: ana'")
+
+        await memstream.call("POST", f"/{store}/actors:erase", json={"actor_id": "ana"})
+
+        async def is_forgotten() -> bool:
+            return not await distiller.database.fetchval(named)
+
+        await until(is_forgotten)
+        assert (await memstream.call("GET", f"/{replay['name']}"))["error"] == "1 actor not replayed"
+        await run_pass(distiller.unit_of_work, Pass("expire", expired))
+        assert await distiller.database.fetchval("select count(*) from replays") == 1
+        await distiller.database.write("update replays set end_time = end_time - interval '31 days'")
+        await run_pass(distiller.unit_of_work, Pass("expire", expired))
+        assert await distiller.database.fetchval("select count(*) from replays") == 0
+
+
 async def test_nobody_sees_a_replay_at_work_and_its_parent_pays(opened: Open, model: ScriptedModel) -> None:
     gate = Gate(second)
     async with opened(batch_lines=2) as memstream:
@@ -373,6 +443,34 @@ async def test_an_actor_whose_replay_fails_keeps_what_it_had_and_the_others_are_
         assert await contents(memstream) == ["I live in Lyon"]
         assert await contents(memstream, "bo") == [again("I live in Oslo")]
         await nothing_is_left(memstream)
+
+
+async def test_an_actor_whose_swap_never_succeeds_stops_nobody_and_goes_on_as_before(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.distiller.replays.DELAYS_S", (0.0, 0.0))
+
+    async def fails_for_ana(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) -> Swapped:
+        if wanted.actor_id == "ana":
+            raise Reject("never")
+        return await swap(tx, indexing, wanted, now)
+
+    monkeypatch.setattr("services.memory.replays.swap", fails_for_ana)
+    async with opened(replay_actors=1) as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "I live in Lyon")
+        await memstream.say("bo", "s2", "I live in Oslo")
+        await memstream.settled(pipeline)
+        model.behave(second)
+
+        replay = await ended(memstream, await start(memstream, pipeline))
+
+        assert (replay["state"], replay["actors"]) == ("FAILED", {"total": 2, "swapped": 1, "failed": 1})
+        assert await contents(memstream, "bo") == [again("I live in Oslo")]
+        await nothing_is_left(memstream)
+        await memstream.say("ana", "s1", "I play chess")
+        await memstream.settled(pipeline)
+        assert await contents(memstream) == ["I live in Lyon", again("I play chess")]
 
 
 async def test_only_who_manages_the_pipeline_and_may_write_there_replays(opened: Open) -> None:

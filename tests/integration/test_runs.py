@@ -7,10 +7,12 @@ from typing import Any, cast
 import pytest
 
 from libs.chassis.errors import Retry
+from libs.chassis.housekeeping import Pass, run_pass
 from services.distiller.access import Access
 from services.distiller.lanes import LaneWorkers
 from services.distiller.runs import Runner
 from services.distiller.settings import DistillerSettings
+from services.distiller.store.runs import expired
 from tests.support import scripted_model as scripted
 from tests.support.distiller import DistillerStore, distiller_store
 from tests.support.scripted_model import scripted_model
@@ -70,6 +72,30 @@ async def test_one_replica_starts_a_scheduled_run_and_the_next_comes_a_day_later
         await store.runs.end(tx, run.run_id, "SUCCEEDED", None)
     assert await after(1.06 * DAY_S) == ["PENDING", "SUCCEEDED"]
     assert await store.runs.page(manual.pipeline_uid, None, 10) == []
+
+
+async def test_the_goals_of_a_run_go_long_after_its_end_and_the_run_stays(store: DistillerStore) -> None:
+    runs = []
+    for _ in range(3):
+        pipeline = await store.pipeline(trigger="MANUAL_ONLY")
+        async with store.unit_of_work.begin() as tx:
+            await store.runs.start(tx, pipeline.pipeline_uid)
+        runs += await store.runs.page(pipeline.pipeline_uid, None, 10)
+    old, recent, active = (run.run_id for run in runs)
+    for run_id in (old, recent):
+        async with store.unit_of_work.begin() as tx:
+            await store.runs.end(tx, run_id, "SUCCEEDED", None)
+    await store.database.write("update runs set end_time = end_time - interval '31 days' where run_id = $1", old)
+    await store.database.write(
+        "insert into run_lanes (run_id, actor_id, session_uid, goal_position)"
+        " select run_id, 'ana', gen_random_uuid(), 1 from runs"
+    )
+
+    await run_pass(store.unit_of_work, Pass("expire", expired))
+
+    kept = await store.database.fetch("select run_id from run_lanes")
+    assert {row["run_id"] for row in kept} == {recent, active}
+    assert await store.database.fetchval("select count(*) from runs") == 3
 
 
 async def ended(memstream: System, run: str) -> dict[str, Any]:

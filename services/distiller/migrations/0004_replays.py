@@ -15,7 +15,6 @@ create index pipelines_parent on pipelines (parent_uid) where parent_uid is not 
 alter table lanes add column held_by uuid;
 create index lanes_ready on lanes (workspace_id, due_at)
     where due_at is not null and pending_batch is null and held_by is null;
-drop index lanes_due;
 
 create table replays (
     replay_uid uuid primary key,

@@ -12,6 +12,7 @@ from typing import Literal
 from uuid import UUID
 
 from libs.chassis.database import Database
+from libs.chassis.housekeeping import BATCH
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.requests import PrincipalType
 
@@ -49,11 +50,18 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class AtWork:
-    """An actor of a replay that something is to be done for."""
+    """An actor of a replay that something is to be done for.
+
+    `attempts` have failed in a row. `source_epoch`: of the last erasure in the session store that was heard of; one
+    that is heard of later ends this.
+    """
 
     actor_id: str
     state: ActorState
     swap_id: UUID
+    source_epoch: int
+    attempts: int
+    is_due: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,15 @@ class HiddenLane:
     rests: bool
     parked: bool
     reason: str | None
+
+
+async def expired(tx: Tx) -> int:
+    """Drops replays 30 days after their end."""
+    return await tx.execute(
+        "delete from replays where ctid = any(array(select ctid from replays"
+        " where end_time < now() - interval '30 days' limit $1))",
+        BATCH,
+    )
 
 
 class Replays:
@@ -190,31 +207,42 @@ class Replays:
         return [row["shadow_uid"] for row in rows]
 
     async def forget_actor(self, tx: Tx, store_uid: UUID, actor_id: str) -> None:
-        """An actor was erased in a session store or a memory store: no replay brings them back."""
+        """An actor was erased in a session store or a memory store: no replay brings them back, or names them."""
+        of_store = "p.pipeline_uid = r.pipeline_uid and $1 in (p.session_store_uid, r.into_store_uid)"
         rows = await tx.fetch(
-            "update replay_actors a set state = 'gone', reason = $3 from replays r"
-            " join pipelines p on p.pipeline_uid = r.pipeline_uid"
-            f" where a.replay_uid = r.replay_uid and r.{ACTIVE} and a.actor_id = $2"
-            " and a.state in ('waiting', 'distilling', 'held', 'swapping')"
-            " and $1 in (p.session_store_uid, r.into_store_uid) returning r.replay_uid, r.hidden_uid",
+            "delete from replay_actors a using replays r, pipelines p"
+            f" where a.replay_uid = r.replay_uid and a.actor_id = $2 and {of_store}"
+            " returning r.replay_uid, r.hidden_uid, a.state",
             store_uid,
             actor_id,
-            ERASED,
         )
         for row in rows:
             await self._free(tx, row["replay_uid"], row["hidden_uid"], [actor_id])
+        await tx.execute(
+            f"update replays r set actor_id = null from pipelines p where r.actor_id = $2 and {of_store}",
+            store_uid,
+            actor_id,
+        )
+        # A reason may quote the model.
+        await tx.execute(
+            "update replays set error = split_part(error, ':', 1) where replay_uid = any($1::uuid[])",
+            [row["replay_uid"] for row in rows if row["state"] == "failed"],
+        )
 
     async def at_work(self, replay: Replay) -> list[AtWork]:
         rows = await self._database.fetch(
-            "select actor_id, state, swap_id from replay_actors where replay_uid = $1 and state = any($2::text[])"
-            " order by actor_id",
+            "select a.actor_id, a.state, a.swap_id, coalesce(e.epoch, 0) as source_epoch, a.attempts,"
+            " a.retry_at is null or a.retry_at <= now() as is_due from replay_actors a"
+            " join replays r using (replay_uid) join pipelines p using (pipeline_uid)"
+            " left join erased_actors e on e.store_uid = p.session_store_uid and e.actor_id = a.actor_id"
+            " where replay_uid = $1 and a.state = any($2::text[]) order by a.actor_id",
             replay.replay_uid,
             list(AT_WORK),
         )
         return [AtWork(**row) for row in rows]
 
-    async def begin(self, tx: Tx, replay: Replay, limit: int) -> None:
-        """Gives the next actors lanes of their own, up to where their live ones are."""
+    async def begin(self, tx: Tx, replay: Replay, limit: int) -> int:
+        """Gives the next actors lanes of their own, up to where their live ones are; returns how many."""
         rows = await tx.fetch(
             "update replay_actors a set state = 'distilling' from (select actor_id from replay_actors"
             "  where replay_uid = $1 and state = 'waiting' order by actor_id limit $2) next"
@@ -232,18 +260,62 @@ class Replays:
             )
             await self.aim(tx, replay, row["actor_id"])
             await self.nudge(tx, replay, row["actor_id"])
+        return len(rows)
+
+    async def may_move(self, replay: Replay, live_uid: UUID, actor: AtWork) -> bool:
+        """Whether it need not wait: for its lane to rest or stop, nor for who still works on the live lane it holds."""
+        return bool(
+            await self._database.fetchval(
+                "select l.actor_id is null or l.parked_at is not null or ($4 = 'held' and l.reason is not null)"
+                " or (l.due_at is null and l.pending_batch is null and l.lease_until is null and not exists ("
+                "  select from lanes v where v.pipeline_uid = $3 and v.actor_id = a.actor_id and v.held_by = $1"
+                "  and (v.pending_batch is not null or v.lease_until >= now())))"
+                " from replay_actors a left join lanes l on l.pipeline_uid = $5 and l.actor_id = a.actor_id"
+                " where a.replay_uid = $1 and a.actor_id = $2",
+                replay.replay_uid,
+                actor.actor_id,
+                live_uid,
+                actor.state,
+                replay.hidden_uid,
+            )
+        )
+
+    async def keep(self, tx: Tx, replay: Replay, actor: AtWork) -> bool:
+        """Nobody else moves the actor before the transaction ends; False when somebody has."""
+        return bool(
+            await tx.fetchval(
+                "select true from replay_actors where replay_uid = $1 and actor_id = $2 and state = $3 for update",
+                replay.replay_uid,
+                actor.actor_id,
+                actor.state,
+            )
+        )
 
     async def move(self, tx: Tx, replay: Replay, actor: AtWork, state: ActorState) -> bool:
         """The actor's next state, if it is still in the one that it was seen in."""
         return (
             await tx.execute(
-                "update replay_actors set state = $4 where replay_uid = $1 and actor_id = $2 and state = $3",
+                "update replay_actors set state = $4, attempts = 0, retry_at = null"
+                " where replay_uid = $1 and actor_id = $2 and state = $3",
                 replay.replay_uid,
                 actor.actor_id,
                 actor.state,
                 state,
             )
             == 1
+        )
+
+    async def put_off(self, tx: Tx, replay: Replay, actor: AtWork, attempts: int, delay_s: float) -> None:
+        """Tried again after the delay, unless another replica was faster."""
+        await tx.execute(
+            "update replay_actors set attempts = $5, retry_at = now() + make_interval(secs => $6)"
+            " where replay_uid = $1 and actor_id = $2 and state = $3 and attempts = $4",
+            replay.replay_uid,
+            actor.actor_id,
+            actor.state,
+            actor.attempts,
+            attempts,
+            delay_s,
         )
 
     async def settle(self, tx: Tx, replay: Replay, actor: AtWork, state: ActorState, reason: str | None = None) -> None:

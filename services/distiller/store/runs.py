@@ -8,6 +8,7 @@ from uuid import UUID
 import asyncpg
 
 from libs.chassis.database import Database
+from libs.chassis.housekeeping import BATCH
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.requests import ChangedSession
 from services.distiller.domain import Pipeline
@@ -34,6 +35,15 @@ class Run:
 
 def _run(row: asyncpg.Record) -> Run:
     return Run(**row)
+
+
+async def expired(tx: Tx) -> int:
+    """Drops the goals of runs 30 days after their end; the runs stay."""
+    return await tx.execute(
+        "delete from run_lanes where ctid = any(array(select l.ctid from run_lanes l join runs r using (run_id)"
+        " where r.end_time < now() - interval '30 days' limit $1))",
+        BATCH,
+    )
 
 
 class Runs:

@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+from libs.chassis.housekeeping import BATCH, Pass
 from libs.chassis.unit_of_work import Tx
 
 
@@ -35,3 +36,18 @@ async def drop_shadow(tx: Tx, store_uid: UUID) -> None:
 async def shadows_of(tx: Tx, store_uid: UUID) -> list[UUID]:
     rows = await tx.fetch("select store_uid from shadow_stores where of_store_uid = $1 order by store_uid", store_uid)
     return [row["store_uid"] for row in rows]
+
+
+async def _drop_left(tx: Tx) -> int:
+    return await tx.execute(
+        "with gone as (delete from shadow_stores where ctid = any(array(select s.ctid from shadow_stores s"
+        "  where s.created_at < now() - interval '30 days' and not exists (select from batches b"
+        "   where b.store_uid = s.store_uid and b.created_at >= now() - interval '30 days') limit $1))"
+        " returning store_uid)"
+        " insert into purges (store_uid) select store_uid from gone on conflict do nothing",
+        BATCH,
+    )
+
+
+# Of replays whose end was never heard of: a distiller restored from a backup knows nothing of them.
+DROP_LEFT_SHADOWS = Pass("drop_left_shadows", _drop_left)

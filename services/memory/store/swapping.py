@@ -14,7 +14,7 @@ from libs.contracts.requests import SwapMemories
 from services.memory.domain import DREAMER, Addition, Entry, next_moment
 from services.memory.indexing import Indexing
 from services.memory.store.access import OpenStore, open_store_for_batch
-from services.memory.store.epochs import read_epoch
+from services.memory.store.epochs import hold_epoch, read_epoch
 from services.memory.store.records import ENTRY_COLUMNS, entry_from
 from services.memory.store.rewriting import LAST_SAID, NEXT_MOMENT
 from services.memory.store.rows import Writer
@@ -46,6 +46,8 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
     store = stores.get(wanted.store_uid)
     if store is None:
         return "gone"
+    # Held, so that an erasure in the session store sees this swap whole or stops it.
+    source_epoch = await hold_epoch(tx, wanted.session_store_uid, wanted.actor_id)
     writer = Writer("DISTILLER", str(wanted.pipeline_uid), wanted.swap_id)
     slots = await Slots.hold(tx, store, wanted.actor_id, writer, indexing)
     if await tx.fetchval(
@@ -55,7 +57,7 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
     if wanted.shadow_uid not in stores:
         return "gone"
     # A shadow begins at 0, and is raised with its store.
-    if await read_epoch(tx, wanted.shadow_uid, wanted.actor_id):
+    if wanted.source_epoch < source_epoch or await read_epoch(tx, wanted.shadow_uid, wanted.actor_id):
         return "erased"
     if wanted.keeps_up and await _is_behind(tx, wanted):
         return "behind"
