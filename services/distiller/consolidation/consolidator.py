@@ -23,7 +23,7 @@ from services.distiller.metrics import Metrics
 from services.distiller.paid import PaidAnswers
 from services.distiller.store import Batches, Consolidations
 
-READ_BYTES = 16 * 1024 * 1024
+READ_PAGES = 8  # of at most 256 KiB, terms counted, and 500 entries
 
 Ask = Callable[..., Awaitable[Any]]
 
@@ -48,6 +48,7 @@ class Consolidator:
         self._ask = ask
         self._batch_tokens = batch_tokens
         self._metrics = metrics
+        self._comparing = asyncio.Lock()
 
     async def step(self, lease: Lease, model: Model) -> bool:
         """Looks at as many groups as one question holds; False when there is nothing left to look at.
@@ -56,9 +57,11 @@ class Consolidator:
         """
         groups: list[Group] = []
         if isinstance(model, ChatCompletions):
-            read = await self._read(lease)
-            # A large memory takes longer to compare than the loop that serves everybody can wait.
-            groups = await asyncio.to_thread(groups_of, read.entries)
+            # One memory at a time, on a thread: to compare takes longer than the loop that serves everybody can wait.
+            async with self._comparing:
+                read = await self._read(lease)
+                groups = await asyncio.to_thread(groups_of, read.entries)
+                read.entries.clear()  # only what is asked about waits for the model
             known = await self._consolidations.considered(lease)
             new = [group for group in groups if fingerprint(group) not in known]
             try:
@@ -85,12 +88,12 @@ class Consolidator:
         self._metrics.distillations.labels("consolidation_failed").inc()
 
     async def _read(self, lease: Lease) -> EntriesRead:
-        """All that may be rewritten, up to `READ_BYTES` of it."""
+        """What may be rewritten, the oldest first, up to `READ_PAGES`; what is merged makes room for the next."""
         entries: list[StoredEntry] = []
         first: EntriesRead | None = None
         after: UUID | None = None
-        used = 0
-        while first is None or (after is not None and used < READ_BYTES):
+        pages = 0
+        while first is None or (after is not None and pages < READ_PAGES):
             page: EntriesRead = await self._ask(
                 ReadEntries(
                     store_uid=lease.pipeline.memory_store_uid,
@@ -102,8 +105,8 @@ class Consolidator:
             )
             first = first or page
             entries += page.entries
-            used += sum(len(entry.statement) for entry in page.entries)
             after = page.after
+            pages += 1
         return first.model_copy(update={"entries": entries})
 
     def _portion(self, groups: list[Group]) -> list[Group]:
