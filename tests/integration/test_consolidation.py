@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from libs.chassis.errors import Retry
+from libs.chassis.errors import Reject, Retry
 from libs.contracts.events import MemoriesDistilled
 from libs.contracts.requests import StoredEntry
 from services.distiller.consolidation import consolidator
@@ -249,6 +249,31 @@ async def test_an_answer_that_breaks_a_rule_changes_nothing_and_stops_nobody(
         assert len(await current(memstream)) == 3
         [lane] = (await memstream.call("GET", f"/{pipeline}/lanes"))["lanes"]
         assert (lane["state"], lane["attempts"]) == ("settled", 0)
+
+
+@pytest.mark.parametrize("step", ["groups_of", "check"])
+@pytest.mark.parametrize("failure", [Reject, RuntimeError])
+async def test_a_consolidation_that_fails_in_its_own_way_is_over_and_comes_again(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, step: str, failure: type[Exception]
+) -> None:
+    def fails(*_: Any) -> None:
+        raise failure("broken")
+
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline(trigger="MANUAL_ONLY")
+        await memstream.say("ana", "s1", FACTS[0], RESTATED[0])
+        with monkeypatch.context() as patched:
+            patched.setattr(consolidator, step, fails)
+            await run(memstream, pipeline)
+
+        assert len(await current(memstream)) == 2
+        [lane] = (await memstream.call("GET", f"/{pipeline}/lanes"))["lanes"]
+        assert (lane["state"], lane["attempts"], lane.get("reason")) == ("settled", 0, None)
+        counted = chassis_of(memstream.apps["distiller"]).metrics.registry
+        assert counted.get_sample_value("memstream_distillations_total", {"outcome": "consolidation_failed"}) == 1
+
+        await run(memstream, pipeline)
+        assert len(await current(memstream)) == 1
 
 
 async def test_a_cut_answer_is_asked_for_in_halves_and_one_entry_that_is_too_much_is_left(
