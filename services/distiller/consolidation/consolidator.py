@@ -18,7 +18,15 @@ from libs.contracts.requests import EntriesRead, ReadEntries, Related, RelatedEn
 from services.distiller.consolidation.answer import Overlaps, Rewritings, messages
 from services.distiller.consolidation.overlap import Group, fingerprint, groups_of
 from services.distiller.consolidation.rewrites import check, paths_of, rewrites_of
-from services.distiller.domain import Fenced, LaneFailure, Lease, OverBudget, ProviderFailure, Truncated, estimated_tokens
+from services.distiller.domain import (
+    Fenced,
+    LaneFailure,
+    Lease,
+    OverBudget,
+    ProviderFailure,
+    Truncated,
+    estimated_tokens,
+)
 from services.distiller.llm import ChatCompletions, Model, shaped
 from services.distiller.metrics import Metrics
 from services.distiller.paid import PaidAnswers
