@@ -15,14 +15,16 @@ from libs.chassis.outbox import OutboxRow, Relay
 from libs.contracts.events import MemoriesDistilled, Rewrite
 from libs.contracts.limits import CHANGES_PER_BATCH
 from libs.contracts.requests import EntriesRead, ReadEntries, Related, RelatedEntries, RelatedEntry, StoredEntry
-from services.distiller.consolidation.answer import Overlaps, Rewritings, messages
+from services.distiller.consolidation.answer import Rewritings
 from services.distiller.consolidation.overlap import Group, fingerprint, groups_of
+from services.distiller.consolidation.prompts import messages
 from services.distiller.consolidation.rewrites import check, paths_of, rewrites_of
 from services.distiller.domain import (
     Fenced,
     LaneFailure,
     Lease,
     OverBudget,
+    Overlaps,
     ProviderFailure,
     Truncated,
     estimated_tokens,

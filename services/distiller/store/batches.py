@@ -16,8 +16,7 @@ from libs.chassis.housekeeping import BATCH
 from libs.chassis.outbox import OutboxRow
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import MemoriesDistilled, Range
-from services.distiller.consolidation.answer import Overlaps
-from services.distiller.domain import Fenced, Lease, Pipeline, Question
+from services.distiller.domain import Fenced, Lease, Overlaps, Pipeline, Question
 
 QUESTION: TypeAdapter[Question | Overlaps] = TypeAdapter(Question | Overlaps)
 
