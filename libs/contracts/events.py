@@ -121,7 +121,7 @@ class Rewrite(BaseModel):
     """Entries that give way to others which say the same, all at once or not at all.
 
     Each of `into` is a `set` without evidence of its own: it inherits that of all that are `replaced`. It may name one
-    of those, which then stays.
+    of those, which then stays. Memory refuses one of nothing, or into nothing.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -9,12 +9,12 @@ from libs.chassis.outbox import OutboxRow, Relay
 from libs.contracts.events import Change, MemoriesDistilled
 from libs.contracts.ids import uuid7
 from services.distiller.access import Access
-from services.distiller.consolidation.answer import Overlaps
 from services.distiller.consolidation.consolidator import Consolidator
 from services.distiller.domain import (
     Fenced,
     LaneFailure,
     Lease,
+    Overlaps,
     Pipeline,
     Question,
     changes_of,

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from libs.contracts.events import Change, Evidence, Range
 from libs.contracts.limits import CHANGES_PER_BATCH, DESCRIPTION_CHARS, STATEMENT_CHARS
-from libs.contracts.requests import Line, PrincipalType, RelatedEntry, Transcript
+from libs.contracts.requests import Line, PrincipalType, RelatedEntry, StoredEntry, Transcript
 from services.distiller.answer import Answer, AskedLine, KnownEntry, ProposedChange
 
 Trigger = Literal["MANUAL_ONLY", "SCHEDULED", "CONTINUOUS"]
@@ -157,6 +157,18 @@ class Question(BaseModel):
     @property
     def has_evidence(self) -> bool:
         return any(not line.asked.context for line in self.lines)
+
+
+class Overlaps(BaseModel):
+    """Groups of entries that may say the same; one alone is too long for a statement."""
+
+    groups: list[list[StoredEntry]]
+    memory_epoch: int
+    source_epoch: int
+
+    @property
+    def numbered(self) -> Iterator[tuple[int, StoredEntry]]:
+        return enumerate((entry for group in self.groups for entry in group), start=1)
 
 
 @dataclass

@@ -11,7 +11,6 @@ from services.distiller.domain import Lease, OverBudget, Pipeline, ProviderFailu
 from services.distiller.llm import Failed, Model, Reply
 from services.distiller.metrics import Metrics
 from services.distiller.store import Batches, Lanes
-from services.distiller.store.batches import Spent
 
 
 class PaidAnswers:
@@ -36,7 +35,7 @@ class PaidAnswers:
         except Failed as failed:
             if isinstance(failed.cause, ProviderFailure):
                 self._metrics.breaker_open.labels(model.name).set(1)
-            self._count(failed.spent)
+            self._metrics.count(failed.spent)
             async with self._unit_of_work.begin() as tx:
                 await self._batches.spend(tx, lease.pipeline, failed.spent)
             await self._batches.drop(batch_id)
@@ -46,7 +45,7 @@ class PaidAnswers:
         async with self._unit_of_work.begin() as tx:
             await self._batches.answered(tx, batch_id, reply.text, reply.spent)
             await self._batches.spend(tx, lease.pipeline, reply.spent)
-        self._count(reply.spent)
+        self._metrics.count(reply.spent)
         if reply.recovered:
             await self._recovered(model)
         return batch_id, reply.text
@@ -60,8 +59,3 @@ class PaidAnswers:
         """The endpoint answers again: every lane that waits for it goes on."""
         self._metrics.breaker_open.labels(model.name).set(0)
         await self._lanes.wake_provider(model.provider)
-
-    def _count(self, spent: Spent) -> None:
-        self._metrics.model_calls.labels(spent.model, spent.outcome).inc()
-        self._metrics.model_tokens.labels(spent.model, "prompt").inc(spent.prompt_tokens)
-        self._metrics.model_tokens.labels(spent.model, "completion").inc(spent.completion_tokens)

@@ -2,8 +2,9 @@
 
 import json
 import re
+import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from itertools import product
 from typing import Any
@@ -11,8 +12,10 @@ from uuid import UUID
 
 import pytest
 
-from libs.chassis.errors import Retry
+from libs.chassis.errors import Reject, Retry
 from libs.contracts.events import MemoriesDistilled
+from libs.contracts.requests import StoredEntry
+from services.distiller.consolidation import consolidator
 from services.distiller.domain import Lease
 from services.distiller.store import Batches
 from tests.support import scripted_model as scripted
@@ -248,6 +251,31 @@ async def test_an_answer_that_breaks_a_rule_changes_nothing_and_stops_nobody(
         assert (lane["state"], lane["attempts"]) == ("settled", 0)
 
 
+@pytest.mark.parametrize("step", ["groups_of", "check"])
+@pytest.mark.parametrize("failure", [Reject, RuntimeError])
+async def test_a_consolidation_that_fails_in_its_own_way_is_over_and_comes_again(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, step: str, failure: type[Exception]
+) -> None:
+    def fails(*_: Any) -> None:
+        raise failure("broken")
+
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline(trigger="MANUAL_ONLY")
+        await memstream.say("ana", "s1", FACTS[0], RESTATED[0])
+        with monkeypatch.context() as patched:
+            patched.setattr(consolidator, step, fails)
+            await run(memstream, pipeline)
+
+        assert len(await current(memstream)) == 2
+        [lane] = (await memstream.call("GET", f"/{pipeline}/lanes"))["lanes"]
+        assert (lane["state"], lane["attempts"], lane.get("reason")) == ("settled", 0, None)
+        counted = chassis_of(memstream.apps["distiller"]).metrics.registry
+        assert counted.get_sample_value("memstream_distillations_total", {"outcome": "consolidation_failed"}) == 1
+
+        await run(memstream, pipeline)
+        assert len(await current(memstream)) == 1
+
+
 async def test_a_cut_answer_is_asked_for_in_halves_and_one_entry_that_is_too_much_is_left(
     opened: Open, model: ScriptedModel
 ) -> None:
@@ -269,6 +297,34 @@ async def test_a_cut_answer_is_asked_for_in_halves_and_one_entry_that_is_too_muc
         calls = model.calls
         await run(memstream, pipeline)
         assert model.calls == calls
+
+
+async def test_one_memory_is_compared_at_a_time_and_of_a_large_one_only_so_much(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = threading.Barrier(2)
+    met: list[int] = []
+    sizes: list[int] = []
+
+    def compares(entries: list[StoredEntry]) -> list[list[StoredEntry]]:
+        sizes.append(len(entries))
+        with suppress(threading.BrokenBarrierError):
+            met.append(both.wait(timeout=1))
+        both.reset()
+        return []
+
+    monkeypatch.setattr(consolidator, "groups_of", compares)
+    monkeypatch.setattr(consolidator, "READ_PAGES", 2)
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline(trigger="MANUAL_ONLY")
+        for actor in ("ana", "bo", "cy"):
+            await memstream.say(actor, f"of-{actor}", FACTS[0])
+        for number in range(6):
+            await put(memstream, f"/notes/{number}.md", "word " * 40_000)
+        await run(memstream, pipeline)
+
+    assert not met
+    assert sorted(sizes) == [1, 1, 2]
 
 
 async def test_a_memory_without_a_configured_model_is_never_read_for_it(

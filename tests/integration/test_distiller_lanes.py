@@ -123,6 +123,35 @@ async def test_a_mark_for_a_manual_pipeline_is_known_but_not_due(store: Distille
     assert (lane.state, lane.behind) == ("waiting", 5)
 
 
+@pytest.mark.parametrize(
+    ("trigger", "is_replays", "is_due", "is_wanted"),
+    [
+        ("CONTINUOUS", False, True, True),
+        ("MANUAL_ONLY", False, False, True),
+        ("SCHEDULED", False, False, True),
+        ("MANUAL_ONLY", True, False, False),
+    ],
+    ids=["continuous", "manual", "scheduled", "of a replay"],
+)
+async def test_enough_changes_make_only_a_continuous_lane_due_and_a_replays_own_is_never_put_in_order(
+    store: DistillerStore, trigger: str, is_replays: bool, is_due: bool, is_wanted: bool
+) -> None:
+    pipeline = await store.pipeline(trigger=trigger)
+    await store.lanes.mark([store.mark(pipeline, "ana", 5)])
+    await store.database.write("update lanes set due_at = now()")
+    if is_replays:
+        parent = await store.pipeline()
+        await store.database.write(
+            "update pipelines set parent_uid = $1 where pipeline_uid = $2", parent.pipeline_uid, pipeline.pipeline_uid
+        )
+    await hand_over(store, pipeline, await leased(store), 5)
+
+    assert await store.batches.settle(await pending(store, pipeline, "ana"), "[]", changed=50) == is_due
+
+    assert await due_actors(store) == ({"ana"} if is_due else set())
+    assert await store.database.fetchval("select consolidate from lanes") == is_wanted
+
+
 async def test_one_lane_is_leased_once_however_many_ask(store: DistillerStore) -> None:
     pipeline = await store.pipeline()
     await store.lanes.mark([store.mark(pipeline, "ana", 1)])

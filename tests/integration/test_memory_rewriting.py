@@ -102,6 +102,23 @@ async def test_a_statement_that_memory_refuses_rewrites_nothing(memory: Memory, 
     assert len(await statements(memory)) == 2
 
 
+async def test_a_rewrite_of_nothing_or_into_nothing_is_refused_and_parks_no_batch(
+    memory: Memory, distiller: Distiller
+) -> None:
+    session = uuid7()
+    await distiller.tell(tea(session, 1))
+    [entry] = (await read(memory, distiller)).entries
+    of_nothing = Rewrite(replaced=[], into=[said(BREW, "Likes a brew", evidence=[])])
+    into_nothing = Rewrite(replaced=[EntryVersion(entry_id=entry.entry_id, version=entry.version)], into=[])
+
+    outcomes = await distiller.send(
+        distiller.batch([], rewrites=[of_nothing, into_nothing, Rewrite(replaced=[], into=[])], ranges=[])
+    )
+
+    assert [each.outcome for each in outcomes] == ["refused"] * 3
+    assert await statements(memory) == {TEA: "Drinks tea"}
+
+
 async def test_an_event_takes_in_another_that_tells_of_it_and_stays_as_it_was(
     memory: Memory, distiller: Distiller
 ) -> None:

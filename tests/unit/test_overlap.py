@@ -2,7 +2,10 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from libs.contracts.requests import StoredEntry
+from services.distiller.consolidation import overlap
 from services.distiller.consolidation.overlap import GROUP_ENTRIES, fingerprint, groups_of
 from services.memory.domain import Value
 from services.memory.indexing import Indexing
@@ -49,6 +52,20 @@ def test_a_group_is_never_larger_than_a_model_can_compare() -> None:
 
     assert [len(group) for group in groups if group[0].path.startswith("/tea")] in ([8, 8, 4], [8, 4, 8], [4, 8, 8])
     assert max(map(len, groups)) == GROUP_ENTRIES
+
+
+def test_a_crowded_memory_compares_no_more_than_so_many_pairs_the_rarest_words_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entries = [entry(f"/tea/guest{n}.md", f"Drinks oolong with guest{n}") for n in range(3)]
+    entries += [entry("/a/one.md", "Keeps a zebra"), entry("/b/two.md", "Owns that zebra")]
+    entries += [entry(f"/notes/thing{n}.md", f"Something about thing{n}") for n in range(100)]
+    every = paths(groups_of(entries))
+
+    monkeypatch.setattr(overlap, "PAIRS", 1)
+
+    assert every == [[f"/tea/guest{n}.md" for n in range(3)], ["/a/one.md", "/b/two.md"]]
+    assert paths(groups_of(entries)) == [["/a/one.md", "/b/two.md"]]
 
 
 def test_an_entry_too_long_for_a_statement_stands_alone() -> None:

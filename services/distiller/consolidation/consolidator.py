@@ -1,7 +1,7 @@
 """One step of a consolidation: read, group, ask about what nobody has looked at, hand the rewrites over.
 
 It works on the lane of its actor, so nothing is distilled for them meanwhile. What it got wrong is left as it is: a
-consolidation never parks a lane, and comes again when there is a reason for it.
+consolidation that fails is over, never parks a lane, and comes again when there is a reason for it.
 """
 
 import asyncio
@@ -9,21 +9,35 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
+from libs.chassis.errors import ApiError, Reject, Retry
 from libs.chassis.logs import logger
 from libs.chassis.outbox import OutboxRow, Relay
 from libs.contracts.events import MemoriesDistilled, Rewrite
 from libs.contracts.limits import CHANGES_PER_BATCH
 from libs.contracts.requests import EntriesRead, ReadEntries, Related, RelatedEntries, RelatedEntry, StoredEntry
-from services.distiller.consolidation.answer import Overlaps, Rewritings, messages
+from services.distiller.consolidation.answer import Rewritings
 from services.distiller.consolidation.overlap import Group, fingerprint, groups_of
+from services.distiller.consolidation.prompts import messages
 from services.distiller.consolidation.rewrites import check, paths_of, rewrites_of
-from services.distiller.domain import Fenced, LaneFailure, Lease, Truncated, estimated_tokens
+from services.distiller.domain import (
+    Fenced,
+    LaneFailure,
+    Lease,
+    OverBudget,
+    Overlaps,
+    ProviderFailure,
+    Truncated,
+    estimated_tokens,
+)
 from services.distiller.llm import ChatCompletions, Model, shaped
 from services.distiller.metrics import Metrics
 from services.distiller.paid import PaidAnswers
 from services.distiller.store import Batches, Consolidations
 
-READ_BYTES = 16 * 1024 * 1024
+READ_PAGES = 8  # of at most 256 KiB, terms counted, and 500 entries
+
+# What is nobody's fault here: the lane waits, or another worker has it.
+WAITS = (ApiError, Retry, ProviderFailure, OverBudget, Fenced)
 
 Ask = Callable[..., Awaitable[Any]]
 
@@ -48,49 +62,56 @@ class Consolidator:
         self._ask = ask
         self._batch_tokens = batch_tokens
         self._metrics = metrics
+        self._comparing = asyncio.Lock()
 
     async def step(self, lease: Lease, model: Model) -> bool:
         """Looks at as many groups as one question holds; False when there is nothing left to look at.
 
-        Raises `ProviderFailure`, `OverBudget`, `Retry` and `Fenced`, as a distillation does.
+        Raises only what makes a lane wait (`WAITS`); whatever else goes wrong ends it.
         """
+        return await self._unless_it_fails(lease, self._step(lease, model))
+
+    async def resumed(self, lease: Lease, batch_id: UUID, asked: Overlaps, text: str) -> bool:
+        """Hands over an answer that a killed worker had paid for; False when it is of no use. Raises as `step`."""
+        return await self._unless_it_fails(lease, self._finish(lease, batch_id, asked, text))
+
+    async def _unless_it_fails(self, lease: Lease, work: Awaitable[bool]) -> bool:
+        try:
+            return await work
+        except WAITS:
+            raise
+        except (LaneFailure, Reject) as failure:
+            log.warning("consolidation_failed", reason=str(failure))
+        except Exception as failed:
+            log.error("consolidation_failed", exc_info=failed)
+        self._metrics.distillations.labels("consolidation_failed").inc()
+        await self._consolidations.end(lease)
+        return False
+
+    async def _step(self, lease: Lease, model: Model) -> bool:
         groups: list[Group] = []
         if isinstance(model, ChatCompletions):
-            read = await self._read(lease)
-            # A large memory takes longer to compare than the loop that serves everybody can wait.
-            groups = await asyncio.to_thread(groups_of, read.entries)
+            # One memory at a time, on a thread: to compare takes longer than the loop that serves everybody can wait.
+            async with self._comparing:
+                read = await self._read(lease)
+                groups = await asyncio.to_thread(groups_of, read.entries)
+                read.entries.clear()  # only what is asked about waits for the model
             known = await self._consolidations.considered(lease)
             new = [group for group in groups if fingerprint(group) not in known]
-            try:
-                while new and not await self._looked_at(lease, model, self._portion(new), read):
-                    new = new[1:]
-                if new:
-                    return True
-            except LaneFailure as failure:
-                self._failed(failure)
+            while new and not await self._looked_at(lease, model, self._portion(new), read):
+                new = new[1:]
+            if new:
+                return True
         await self._consolidations.end(lease, [fingerprint(group) for group in groups])
         return False
 
-    async def resumed(self, lease: Lease, batch_id: UUID, asked: Overlaps, text: str) -> bool:
-        """Hands over an answer that a killed worker had paid for; False when it is of no use."""
-        try:
-            await self._finish(lease, batch_id, asked, text)
-        except LaneFailure as failure:
-            self._failed(failure)
-            return False
-        return True
-
-    def _failed(self, failure: LaneFailure) -> None:
-        log.warning("consolidation_failed", reason=str(failure))
-        self._metrics.distillations.labels("consolidation_failed").inc()
-
     async def _read(self, lease: Lease) -> EntriesRead:
-        """All that may be rewritten, up to `READ_BYTES` of it."""
+        """What may be rewritten, the oldest first, up to `READ_PAGES`; what is merged makes room for the next."""
         entries: list[StoredEntry] = []
         first: EntriesRead | None = None
         after: UUID | None = None
-        used = 0
-        while first is None or (after is not None and used < READ_BYTES):
+        pages = 0
+        while first is None or (after is not None and pages < READ_PAGES):
             page: EntriesRead = await self._ask(
                 ReadEntries(
                     store_uid=lease.pipeline.memory_store_uid,
@@ -102,8 +123,8 @@ class Consolidator:
             )
             first = first or page
             entries += page.entries
-            used += sum(len(entry.statement) for entry in page.entries)
             after = page.after
+            pages += 1
         return first.model_copy(update={"entries": entries})
 
     def _portion(self, groups: list[Group]) -> list[Group]:
@@ -131,19 +152,22 @@ class Consolidator:
                 return await self._looked_at(lease, model, groups[: len(groups) // 2], read)
             await self._consolidations.consider(lease, [fingerprint(groups[0])])
             return False
-        await self._finish(lease, batch_id, asked, text)
-        return True
+        return await self._finish(lease, batch_id, asked, text)
 
-    async def _finish(self, lease: Lease, batch_id: UUID, asked: Overlaps, text: str) -> None:
+    async def _finish(self, lease: Lease, batch_id: UUID, asked: Overlaps, text: str) -> bool:
+        """Hands an answer over; one that fails is dropped, for it would fail the next time too."""
         try:
             answer = shaped(text, Rewritings)
             check(answer, asked)
             rewrites = rewrites_of(answer, asked, await self._held(lease, paths_of(answer)))
-        except LaneFailure:
+            await self._consolidations.consider(lease, [fingerprint(group) for group in asked.groups])
+            await self._emit(lease, batch_id, asked, rewrites)
+        except WAITS:
+            raise
+        except Exception:
             await self._batches.drop(batch_id)
             raise
-        await self._consolidations.consider(lease, [fingerprint(group) for group in asked.groups])
-        await self._emit(lease, batch_id, asked, rewrites)
+        return True
 
     async def _held(self, lease: Lease, paths: list[str]) -> list[RelatedEntry]:
         if not paths:

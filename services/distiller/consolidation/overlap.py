@@ -1,20 +1,22 @@
 """Which entries are worth showing to a model: those that share much of what they are found by, and those too long.
 
 Two entries overlap when the terms that they share carry enough of the weight of the shorter one's, rare terms weighing
-more (idf over the actor's entries). Only pairs that share a term few entries have are compared, never all pairs.
+more (idf over the actor's entries). Only pairs that share a term few entries have are compared, the rarest terms first
+and no more than `PAIRS`, so that a crowded memory costs seconds.
 """
 
 import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import chain, combinations, islice
 
 from libs.contracts.limits import STATEMENT_CHARS
 from libs.contracts.requests import StoredEntry
 
 OVERLAP = 0.2
 FEW_ENTRIES = 30
+PAIRS = 100_000
 GROUP_ENTRIES = 8
 
 Group = list[StoredEntry]
@@ -54,7 +56,8 @@ def _pairs(entries: Sequence[StoredEntry]) -> list[tuple[float, int, int]]:
         for term in each:
             if 1 < known_in[term] <= FEW_ENTRIES:
                 holders[term].append(number)
-    pairs = {pair for numbers in holders.values() for pair in combinations(numbers, 2)}
+    rarest = sorted(holders, key=lambda term: (known_in[term], term))
+    pairs = set(islice(chain.from_iterable(combinations(holders[term], 2) for term in rarest), PAIRS))
     found = []
     for one, other in pairs:
         shared = sum(weight[term] for term in terms[one] & terms[other])

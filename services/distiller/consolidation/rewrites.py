@@ -7,8 +7,8 @@ from libs.chassis.texts import is_storable
 from libs.contracts.events import Change, EntryVersion, Rewrite
 from libs.contracts.limits import CHANGES_PER_BATCH, DESCRIPTION_CHARS, STATEMENT_CHARS
 from libs.contracts.requests import RelatedEntry, StoredEntry
-from services.distiller.consolidation.answer import Overlaps, Rewriting, Rewritings, Slot
-from services.distiller.domain import PATH, PATH_CHARS, LaneFailure
+from services.distiller.consolidation.answer import Rewriting, Rewritings, Slot
+from services.distiller.domain import PATH, PATH_CHARS, LaneFailure, Overlaps
 
 
 def check(answer: Rewritings, asked: Overlaps) -> None:

@@ -16,8 +16,7 @@ from libs.chassis.housekeeping import BATCH
 from libs.chassis.outbox import OutboxRow
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import MemoriesDistilled, Range
-from services.distiller.consolidation.answer import Overlaps
-from services.distiller.domain import Fenced, Lease, Pipeline, Question
+from services.distiller.domain import Fenced, Lease, Overlaps, Pipeline, Question
 
 QUESTION: TypeAdapter[Question | Overlaps] = TypeAdapter(Question | Overlaps)
 
@@ -46,16 +45,20 @@ select 1 from lane
 """
 
 # The lane before its sessions, as everywhere: `applied` reads `lane` so that it comes after it. A batch without ranges
-# is a consolidation, which is no reason for another one.
+# is a consolidation, which is no reason for another one. What a replay gathers is put in order where it is swapped to,
+# and only a continuous pipeline goes on by itself: the others consolidate in their next run.
 SETTLE = """
 with batch as (
     update batches set state = 'settled', settled_at = now(), outcomes = $2
     where batch_id = $1 and state = 'emitted' returning batch_id, pipeline_uid, actor_id, ranges),
-change as (select case when b.ranges = '[]' then 0 else $4::int end as count from batch b),
+change as (
+    select case when b.ranges = '[]' or p.parent_uid is not null then 0 else $4::int end as count,
+        p.trigger = 'CONTINUOUS' as goes_on
+    from batch b join pipelines p on p.pipeline_uid = b.pipeline_uid),
 lane as (
     update lanes l set pending_batch = null, changed = l.changed + c.count,
         consolidate = l.consolidate or l.changed + c.count >= $5,
-        due_at = case when l.changed + c.count >= $5 then coalesce(l.due_at, now()) else l.due_at end
+        due_at = case when c.goes_on and l.changed + c.count >= $5 then coalesce(l.due_at, now()) else l.due_at end
     from batch b, change c
     where l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id and l.pending_batch = b.batch_id
     returning l.due_at),

@@ -31,8 +31,8 @@ class Consolidations:
             list(fingerprints),
         )
 
-    async def end(self, lease: Lease, fingerprints: Sequence[str]) -> None:
-        """The consolidation is over; groups that are no more are forgotten."""
+    async def end(self, lease: Lease, fingerprints: Sequence[str] | None = None) -> None:
+        """The consolidation is over; of the groups only those are remembered, or all when it is not known."""
         await self._database.write(
             "with lane as (update lanes set consolidate = false, changed = 0"
             "  where pipeline_uid = $1 and actor_id = $2 and lease_token = $3 returning 1)"
@@ -41,5 +41,5 @@ class Consolidations:
             lease.pipeline_uid,
             lease.actor_id,
             lease.token,
-            list(fingerprints),
+            fingerprints,
         )

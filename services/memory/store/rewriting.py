@@ -83,6 +83,8 @@ def _stored(entry: Entry, terms: list[str], last_said_at: datetime) -> StoredEnt
 
 async def rewrite(tx: Tx, slots: Slots, wanted: Rewrite, now: datetime, max_path_bytes: int) -> AppliedChange:
     """All of it, or nothing when an entry is not as it was when this was decided."""
+    if not wanted.replaced or not wanted.into:
+        return AppliedChange(outcome="refused", reason="a rewrite replaces something by something")
     for change in wanted.into:
         problem = change_problem(change, max_path_bytes)
         if problem is not None:
