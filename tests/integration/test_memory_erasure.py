@@ -6,10 +6,16 @@ from uuid import UUID
 
 import pytest
 
-from libs.contracts.events import DistillerActorErased, MemoryActorErased, SessionActorErased
+from libs.contracts.events import (
+    DistillerActorErased,
+    EntryVersion,
+    MemoryActorErased,
+    Rewrite,
+    SessionActorErased,
+)
 from libs.contracts.ids import uuid7
 from services.memory.store.purge import TABLES
-from tests.support.memory import Distiller, Memory, memory_service, said
+from tests.support.memory import Distiller, Memory, day, memory_service, said
 from tests.support.servers import PostgresServer
 from tests.support.service import WORKSPACE, Keys, chassis_of, key_directory
 
@@ -213,3 +219,127 @@ async def test_a_repeated_erasure_answers_its_receipt_and_spares_what_came_since
     assert repeat.headers["Idempotent-Replayed"] == "true"
     assert await contents(memory) == ["a fresh start"]
     assert len(await announced(memory)) == 1
+
+
+HOME = said("/home.md", "Lives in Reykjavik", description="home, city, where lives: Reykjavik")
+
+
+async def versions(memory: Memory, entry_id: str | None) -> list[tuple[str | None, str | None]]:
+    told = await memory.ok("GET", memory.url(f"/entries/{entry_id}/versions"))
+    return [(version.get("content"), version.get("description")) for version in told["versions"]]
+
+
+async def change(memory: Memory, entry_id: str | None, **body: str) -> None:
+    url = memory.url(f"/entries/{entry_id}")
+    await memory.ok("PATCH", url, params={"update_mask": ",".join(body)}, json=body)
+
+
+async def put(memory: Memory, content: str, **more: Any) -> None:
+    body = {"actor_id": "ana", "path": "/home.md", "content": content, **more}
+    await memory.ok("POST", memory.url("/entries:put"), json=body)
+
+
+async def no_trace_is_left(memory: Memory, trace: str = "Reykjavik") -> None:
+    assert await memory.search("ana", trace) == []
+    assert await memory.search("ana", trace, as_of="2026-06-01T00:00:00Z") == []
+    database = chassis_of(memory.app).database
+    for table in ("entries", "entry_versions"):
+        found = f"select count(*) from {table} t where strpos(t::text, $1) > 0"
+        assert await database.fetchval(found, trace) == 0, table
+    assert await database.fetchval("select count(*) from entry_terms where term like $1", f"{trace.lower()}%") == 0
+
+
+@pytest.mark.parametrize("by_put", [False, True], ids=["patch", "put"])
+async def test_a_description_kept_by_an_agent_goes_with_what_it_came_from(memory: Memory, *, by_put: bool) -> None:
+    distiller = await Distiller.of(memory)
+    [made] = await distiller.tell(HOME.model_copy(update={"event_date": day("2020-05-17")}))
+    for content in ("Moved away", "Moved away again"):
+        await (put(memory, content) if by_put else change(memory, made.entry_id, content=content))
+    assert await memory.paths("ana", "Reykjavik") == ["/home.md"]
+
+    await memory.handlers.on_session_actor_erased(source_erased(distiller))
+
+    await no_trace_is_left(memory)
+    await no_trace_is_left(memory, "2020-05-17")
+    assert await versions(memory, made.entry_id) == [("Moved away again", None), ("Moved away", None)]
+    assert await memory.paths("ana", "Moved") == ["/home.md"]
+    assert await chassis_of(memory.app).database.fetchval("select vectors_due from actor_stats")
+
+
+async def test_content_that_an_agent_repeats_goes_with_what_it_came_from(memory: Memory) -> None:
+    distiller = await Distiller.of(memory)
+    [made] = await distiller.tell(HOME)
+    await change(memory, made.entry_id, description="where the user lives")
+    await change(memory, made.entry_id, content="Moved away")
+    await change(memory, made.entry_id, content="Lives in Reykjavik")
+    await change(memory, made.entry_id, content="Prefers tea\nLives in Reykjavik\nDrinks it black")
+
+    await memory.handlers.on_session_actor_erased(source_erased(distiller))
+
+    await no_trace_is_left(memory)
+    assert await versions(memory, made.entry_id) == [("Prefers tea\nDrinks it black", None), ("Moved away", None)]
+    assert (await announced(memory))[-1].removed == 3
+
+
+async def test_what_an_agent_appends_to_distilled_words_leaves_none_of_them(memory: Memory) -> None:
+    distiller = await Distiller.of(memory)
+    [made] = await distiller.tell(HOME)
+    await put(memory, "Prefers tea", append=True)
+    await put(memory, "Lives in Reykjavik\nPrefers coffee")
+    await put(memory, "Takes it black", append=True)
+
+    await memory.handlers.on_session_actor_erased(source_erased(distiller))
+
+    await no_trace_is_left(memory)
+    assert await contents(memory) == ["Prefers coffee\nTakes it black"]
+    assert len(await versions(memory, made.entry_id)) == 2
+
+
+async def test_restored_words_of_an_agent_are_rid_of_erased_ones(memory: Memory) -> None:
+    distiller = await Distiller.of(memory)
+    [made] = await distiller.tell(HOME)
+    await change(memory, made.entry_id, content="Moved away")
+    await memory.ok("DELETE", memory.url(f"/entries/{made.entry_id}"))
+    await memory.ok("POST", memory.url(f"/entries/{made.entry_id}:restore"), json={"version": 2})
+
+    await memory.handlers.on_session_actor_erased(source_erased(distiller))
+
+    await no_trace_is_left(memory)
+    assert await versions(memory, made.entry_id) == [("Moved away", None), (None, None), ("Moved away", None)]
+
+
+async def test_words_that_somebody_else_said_too_stay(memory: Memory) -> None:
+    mine, other = await Distiller.of(memory), await Distiller.of(memory)
+    await memory.add("ana", "/tea.md", "Prefers tea", description="drinks")
+    [tea] = await mine.tell(said("/tea.md", "Prefers coffee", "2100-01-01", description="drinks"))
+    await change(memory, tea.entry_id, content="Prefers water")
+    [home] = await mine.tell(HOME)
+    await other.tell(said("/home.md", "Works in Reykjavik", "2026-02-01", description=HOME.description))
+    await change(memory, home.entry_id, content="Lives in Reykjavik")
+    await other.tell(said("/home.md", "Lives in Reykjavik", "2100-01-01"))
+
+    await memory.handlers.on_session_actor_erased(source_erased(mine))
+
+    assert await versions(memory, tea.entry_id) == [("Prefers water", "drinks"), ("Prefers tea", "drinks")]
+    assert await versions(memory, home.entry_id) == [
+        ("Lives in Reykjavik", HOME.description),
+        ("Works in Reykjavik", HOME.description),
+    ]
+
+
+async def test_a_rewriting_of_an_agents_words_is_erased_with_the_distilled_ones_among_them(memory: Memory) -> None:
+    distiller = await Distiller.of(memory)
+    [made] = await distiller.tell(HOME)
+    await change(memory, made.entry_id, content="Moved away")
+    await memory.add("ana", "/move.md", "Has moved")
+    entries = (await distiller.related(paths=["/home.md", "/move.md"])).entries
+    into = said("/merged.md", "Moved away from Reykjavik", evidence=[])
+    replaced = [EntryVersion(entry_id=entry.entry_id, version=entry.version) for entry in entries]
+    [merged] = await distiller.send(distiller.batch([], rewrites=[Rewrite(replaced=replaced, into=[into])]))
+    assert merged.outcome == "applied"
+    assert await contents(memory) == ["Moved away from Reykjavik"]
+
+    await memory.handlers.on_session_actor_erased(source_erased(distiller))
+
+    await no_trace_is_left(memory)
+    assert await contents(memory) == ["Has moved", "Moved away"]

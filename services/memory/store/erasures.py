@@ -23,6 +23,7 @@ from services.memory.indexing import Indexing
 from services.memory.store.access import STORE, Forbidden, StoreGone, open_store, open_store_for_batch
 from services.memory.store.epochs import raise_epoch
 from services.memory.store.records import ENTRY_COLUMNS, entry_from
+from services.memory.store.repeats import ERASED_COLUMNS, strip_repeats
 from services.memory.store.shadows import shadows_of
 from services.memory.store.slots import Slots, Writer
 
@@ -199,7 +200,7 @@ async def _drop_actor(tx: Tx, slots: Slots) -> int:
 
 
 async def _forget(tx: Tx, slots: Slots, session_store_uid: UUID) -> int:
-    """What rests on one session store alone; what has other evidence, or was written by an agent, stays."""
+    """What rests on one session store alone, also its words in what an agent wrote; all else stays."""
     store_uid, actor_id = slots.store_uid, slots.actor_id
     await tx.execute(
         "delete from progress where store_uid = $1 and actor_id = $2 and session_store_uid = $3",
@@ -220,11 +221,13 @@ async def _forget(tx: Tx, slots: Slots, session_store_uid: UUID) -> int:
     gone = await tx.fetch(
         "delete from entry_versions v where v.store_uid = $1 and v.actor_id = $2 and v.entry_uid = any($3::uuid[])"
         " and v.is_derived and not exists (select from version_evidence x where x.store_uid = v.store_uid"
-        " and x.actor_id = v.actor_id and x.entry_uid = v.entry_uid and x.version = v.version) returning v.entry_uid",
+        " and x.actor_id = v.actor_id and x.entry_uid = v.entry_uid and x.version = v.version)"
+        f" returning {ERASED_COLUMNS}",
         store_uid,
         actor_id,
         [entry.entry_uid for entry in entries],
     )
+    repeated = await strip_repeats(tx, store_uid, actor_id, gone) if gone else 0
     changed = {row["entry_uid"] for row in gone}
     for entry in entries:
         if entry.entry_uid in changed:
@@ -232,7 +235,7 @@ async def _forget(tx: Tx, slots: Slots, session_store_uid: UUID) -> int:
     if changed:
         await tx.execute("delete from changes where store_uid = $1 and actor_id = $2", store_uid, actor_id)
         await _say_erased(tx, store_uid, actor_id)
-    return len(gone)
+    return len(gone) + repeated
 
 
 async def _say_erased(tx: Tx, store_uid: UUID, actor_id: str) -> None:

@@ -16,6 +16,7 @@ from libs.contracts.limits import REWRITABLE_BYTES
 from libs.contracts.requests import ReadEntries, StoredEntry
 from services.memory.domain import DREAMER, Addition, Entry, Value, change_problem, next_moment
 from services.memory.store.records import ENTRY_COLUMNS, entry_from
+from services.memory.store.repeats import REPEATS
 from services.memory.store.slots import Slots
 
 PAGE = 500
@@ -148,16 +149,20 @@ async def _last_said(tx: Tx, slots: Slots, entries: Sequence[Entry]) -> datetime
 
 
 async def _inherit(tx: Tx, slots: Slots, sources: Sequence[Entry], heirs: Sequence[Entry], at: datetime) -> None:
-    """Gives the heirs' versions what the sources rested on since they said what they say."""
+    """Gives the heirs' versions what the sources rested on since they said what they say, or repeat words from."""
     await tx.execute(
-        "with source as (select p.* from unnest($3::uuid[], $4::timestamptz[]) s (entry_uid, since)"
+        "with source as (select p.* from unnest($3::uuid[], $4::timestamptz[], $7::int[]) s (entry_uid, since, version)"
+        "  join entry_versions c on c.store_uid = $1 and c.actor_id = $2 and c.entry_uid = s.entry_uid"
+        "   and c.version = s.version"
         "  join entry_versions w on w.store_uid = $1 and w.actor_id = $2 and w.entry_uid = s.entry_uid"
-        "   and w.valid_from >= s.since"
+        f"   and (w.valid_from >= s.since or {REPEATS})"
         "  join version_evidence p on p.store_uid = $1 and p.actor_id = $2 and p.entry_uid = w.entry_uid"
         "   and p.version = w.version),"
         " derived as (update entry_versions v set is_derived = exists (select from unnest($3::uuid[], $7::int[])"
-        "   s (entry_uid, version) join entry_versions w on w.store_uid = $1 and w.actor_id = $2"
-        "   and w.entry_uid = s.entry_uid and w.version = s.version and w.is_derived)"
+        "   s (entry_uid, version) join entry_versions c on c.store_uid = $1 and c.actor_id = $2"
+        "   and c.entry_uid = s.entry_uid and c.version = s.version"
+        "   join entry_versions w on w.store_uid = $1 and w.actor_id = $2 and w.entry_uid = c.entry_uid"
+        f"   and (w.version = c.version and w.is_derived or {REPEATS}))"
         "  from unnest($5::uuid[], $6::int[]) h (entry_uid, version)"
         "  where v.store_uid = $1 and v.actor_id = $2 and v.entry_uid = h.entry_uid and v.version = h.version"
         "   and v.valid_from = $8)"
