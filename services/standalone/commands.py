@@ -78,7 +78,8 @@ def issue(
     except FileNotFoundError:
         raise MemstreamError(
             f"there is no signing key in {directory}",
-            hint="start `memstream serve` once, or make one with `memstream keys add`",
+            hint="--data-dir or MEMSTREAM_DATA_DIR names the server's data directory; where there is no server yet,"
+            " start `memstream serve` once or make a key with `memstream keys add`",
         ) from None
     except OSError as refused:
         raise _unusable(directory, refused) from None
@@ -95,7 +96,9 @@ def add(ctx: typer.Context, data_dir: DataDir = DEFAULT_DATA_DIR, key_dir: KeyDi
         kid = add_key(directory)
     except OSError as refused:
         raise _unusable(directory, refused) from None
-    console(ctx).show({"kid": kid}, kid)
+    out = console(ctx)
+    out.show({"kid": kid}, kid)
+    out.note(f"made in {directory.absolute()}")
 
 
 @keys.command("list")

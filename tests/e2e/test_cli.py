@@ -262,6 +262,10 @@ def a_pipeline_distils_what_was_said(cli: Cli, directory: Path) -> None:
     assert raw["dreamer_policy"]["instructions"] == "Only préférences."
     assert raw in cli.json(*pipeline, "list", "--page-size", "100")["memory_pipelines"]
     assert known in cli.text(*pipeline, "list", "--page-size", "100")
+    assert cli.json(*pipeline, "list", *stores) == {"memory_pipelines": [raw]}
+    assert cli.json(*pipeline, "list", "--session-store", name, "--memory-store", "nobody-s") == {
+        "memory_pipelines": []
+    }
     assert cli.refused(*pipeline, "create", *stores, "--trigger", "sometimes", status=2)
     assert cli.refused(*pipeline, "create", *stores, "--instructions", "@/nowhere", status=2)
 

@@ -93,6 +93,15 @@ async def test_an_example_asks_the_model_of_the_environment(
     assert model.requests[0]["model"] == "mine"
 
 
+@pytest.mark.parametrize("example", ["openai_agents_support.py", "plain_support.py", "langgraph_support.py"])
+async def test_an_example_without_a_models_name_says_what_to_set(standalone: StandaloneProcess, example: str) -> None:
+    arguments = () if example.startswith("langgraph") else ("ana", "nameless", "Hello.")
+    status, _, errors = await turn(standalone, example, *arguments, variables={"OPENAI_API_KEY": "key", "MODEL": ""})
+
+    assert status == 1
+    assert errors.startswith("which model? set MODEL")
+
+
 async def test_an_agent_on_langgraph_resumes_and_remembers(standalone: StandaloneProcess) -> None:
     said = await says(standalone, "langgraph_support.py")
 

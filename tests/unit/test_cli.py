@@ -224,10 +224,13 @@ def test_without_a_key_it_says_how_to_make_one(data: Sequence[str]) -> None:
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert "memstream keys add" in result.stderr
+    assert "--data-dir or MEMSTREAM_DATA_DIR" in result.stderr
 
 
 def test_keys_are_rotated(data: Sequence[str]) -> None:
-    first = run("keys", "add", *data).stdout.strip()
+    added = run("keys", "add", *data)
+    assert re.fullmatch(r"made in /.*/keys\n", added.stderr)
+    first = added.stdout.strip()
     second = run("keys", "add", *data).stdout.strip()
 
     signing = next(key for key in json.loads(run("-o", "json", "keys", "list", *data).stdout)["keys"] if key["signs"])

@@ -8,6 +8,7 @@ which needs `pip install langchain-openai`.
 """
 
 import os
+import sys
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
@@ -51,6 +52,8 @@ class Rules(BaseChatModel):
 def model() -> BaseChatModel:
     if "OPENAI_API_KEY" not in os.environ:
         return Rules()
+    if not os.environ.get("MODEL"):
+        sys.exit("which model? set MODEL, or unset OPENAI_API_KEY to go offline")
     found: BaseChatModel = init_chat_model(
         os.environ["MODEL"], model_provider="openai", base_url=os.environ.get("OPENAI_BASE_URL")
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ class Endpoint:
 def model_endpoint() -> Iterator[Endpoint]:
     base_url, api_key = os.environ.get("OPENAI_BASE_URL"), os.environ.get("OPENAI_API_KEY")
     if base_url or api_key:
+        if not os.environ.get("MODEL"):
+            sys.exit("which model? set MODEL, or unset OPENAI_API_KEY and OPENAI_BASE_URL to go offline")
         yield Endpoint(base_url or OPENAI, api_key or "none", os.environ["MODEL"])
         return
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)

@@ -11,6 +11,7 @@ An argument that cannot be right is a `ValueError`, raised before any call.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -109,6 +110,8 @@ HINTS: dict[type[MemstreamError], str] = {
     Unauthenticated: "pass --token or set MEMSTREAM_TOKEN; `memstream tokens issue` makes one",
     PermissionDenied: "the store's creator or an admin can grant READ or WRITE",
 }
+ADMINS = re.compile(r"\badmin may ")
+ADMINS_HINT = "`memstream tokens issue --admin` makes an admin's token"
 
 
 def error_of(status: int, body: Any) -> MemstreamError:
@@ -118,12 +121,18 @@ def error_of(status: int, body: Any) -> MemstreamError:
     kind = BY_CODE.get(str(code)) or BY_STATUS.get(status, MemstreamError)
     details = [detail for detail in fields.get("details") or () if isinstance(detail, dict)]
     info = next((detail for detail in details if "reason" in detail), {})
+    message = str(fields.get("message") or f"The server answered with status {status}.")
     return kind(
-        str(fields.get("message") or f"The server answered with status {status}."),
+        message,
         error_code=str(code) if code else None,
-        hint=HINTS.get(kind),
+        hint=_hint(kind, message),
         status=status,
         reason=info.get("reason"),
         metadata=info.get("metadata"),
         request_id=next((detail["request_id"] for detail in details if "request_id" in detail), None),
     )
+
+
+def _hint(kind: type[MemstreamError], message: str) -> str | None:
+    """What no grant can give needs another token."""
+    return ADMINS_HINT if kind is PermissionDenied and ADMINS.search(message) else HINTS.get(kind)

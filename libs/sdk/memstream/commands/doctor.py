@@ -1,4 +1,4 @@
-"""`memstream doctor`: what is wrong between here, the server, the stores and the pipeline; the settings in force."""
+"""`memstream doctor`: what is wrong between here, the server, the stores and the pipeline; this shell's settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ CHECKS = Listing(
         Column("help", "hint", is_id=True),
     ),
 )
-SETTINGS = Listing("settings", "setting", (Column("setting", "name", is_id=True), Column("value", "value", is_id=True)))
+SETTINGS = Listing(
+    "settings",
+    "setting of this shell",
+    (Column("setting", "name", is_id=True), Column("value", "value", is_id=True)),
+    "settings of this shell; a server that runs may have others",
+)
 
 Session = Annotated[
     str | None, typer.Option("--session-store", envvar="AGENT_SESSION_STORE", help="Whose conversations.")
@@ -33,7 +38,7 @@ Memory = Annotated[str | None, typer.Option("--memory-store", envvar="AGENT_MEMO
 
 
 def doctor(ctx: typer.Context, session_store: Session = None, memory_store: Memory = None) -> None:
-    """Check the server, the token, the clock, the stores, the pipeline and the model; show the settings."""
+    """Check the server, the token, the clock, the stores, the pipeline and the model; show this shell's settings."""
     # Imported here: the HTTP client would be half of the start of `memstream --help`.
     from memstream.diagnosis import FAILED, Doctor
 
@@ -53,7 +58,7 @@ def doctor(ctx: typer.Context, session_store: Session = None, memory_store: Memo
 
 
 def settings(out: Console, url: str) -> dict[str, str | None]:
-    """What is in force here: the client's, and the server's where it is installed. Secrets are hidden."""
+    """What this shell's variables give the client, and a server that is started from it. Secrets are hidden."""
     from memstream.diagnosis import hidden
 
     known: dict[str, str | None] = {

@@ -15,7 +15,7 @@ from memstream.commands.progress import waited
 from memstream.commands.views import Column, Listing, last, show_details, show_done, show_list, show_pages, when
 from memstream.console import Console, console
 from memstream.errors import Aborted, MemstreamError
-from memstream.values import bare, given, segment
+from memstream.values import PAGE_MAX, bare, given, segment
 
 COLLECTION = "memory-pipelines"
 RUN_NAME = re.compile(rf"{COLLECTION}/[^/\s]+/runs/\d+")
@@ -138,11 +138,24 @@ def create(
 @pipeline.command("list")
 def list_pipelines(
     ctx: typer.Context,
+    session_store: Annotated[str | None, typer.Option("--session-store", help="Only those that read it.")] = None,
+    memory_store: Annotated[str | None, typer.Option("--memory-store", help="Only those that write to it.")] = None,
     page_size: Annotated[int, typer.Option("--page-size", min=0, max=100, help="How many at once.")] = 25,
     page_token: PageToken = None,
 ) -> None:
-    """List pipelines both of whose stores you may read."""
-    _list(console(ctx), PIPELINES, f"/{COLLECTION}", {"page_size": page_size}, page_token)
+    """List pipelines both of whose stores you may read, oldest first; those of a store all at once."""
+    out = console(ctx)
+    wanted = given(
+        session_store=session_store and f"session-stores/{bare('session-stores', session_store)}",
+        memory_store=memory_store and f"memory-stores/{bare('memory-stores', memory_store)}",
+    )
+    if not wanted:
+        _list(out, PIPELINES, f"/{COLLECTION}", {"page_size": page_size}, page_token)
+        return
+    with out.rest() as rest:
+        pages = rest.pages(f"/{COLLECTION}", PIPELINES.field, page_size=PAGE_MAX, first={"page_token": page_token})
+        found = [one for one in pages if wanted.items() <= {name: one[name] for name in wanted}.items()]
+    show_list(out, PIPELINES, {PIPELINES.field: found})
 
 
 @pipeline.command("get")
