@@ -119,6 +119,25 @@ async def test_who_was_erased_since_the_shadow_was_made_is_not_swapped(
     assert await statements(memory) == {}
 
 
+async def test_a_thousand_memories_of_an_actor_unknown_to_the_statistics_are_swapped(
+    memory: Memory, replays: Replays, live: Distiller
+) -> None:
+    def facts(first: int, statement: str) -> list[Change]:
+        return [tea(n, f"/facts/n{n}.md", f"{statement} {n}") for n in range(first, first + 1000)]
+
+    bo = replace(live, actor_id="bo")
+    await bo.send(bo.batch(facts(1, "Bo's fact")))
+    await chassis_of(memory.app).database.write("analyze")
+    await live.send(live.batch(facts(1, "Fact"), through=2000))
+    shadow = await shadowed(replays, live)
+    await shadow.send(shadow.batch(facts(501, "Told again"), through=2000))
+
+    assert await swap(replays, live, shadow) == "swapped"
+    found = await statements(memory)
+    assert len(found) == 1000
+    assert all(content.startswith("Told again") for content in found.values())
+
+
 async def test_nothing_reaches_a_shadow_that_is_over(memory: Memory, replays: Replays, live: Distiller) -> None:
     await live.tell(tea(1))
     shadow = await shadowed(replays, live)
