@@ -223,6 +223,25 @@ async def test_what_rests_on_a_session_that_is_gone_stays(opened: Open, model: S
         assert await contents(memstream) == sorted(["I lived in Oslo", again("I live in Lyon")])
 
 
+@pytest.mark.parametrize("removed", ["items:pop", "items:clear", "items:clear?through=1"])
+async def test_what_rests_on_lines_that_are_gone_stays(opened: Open, model: ScriptedModel, removed: str) -> None:
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "I live in Lyon", "Some gossip about Bo")
+        await memstream.settled(pipeline)
+        await memstream.call("POST", f"/session-stores/chats/sessions/s1/{removed}", json={})
+        model.behave(second)
+
+        assert (await ended(memstream, await start(memstream, pipeline)))["state"] == "SUCCEEDED"
+
+        told = {
+            "items:pop": [again("I live in Lyon"), "Some gossip about Bo"],
+            "items:clear": ["I live in Lyon", "Some gossip about Bo"],
+            "items:clear?through=1": ["I live in Lyon"],
+        }
+        assert await contents(memstream) == sorted(told[removed])
+
+
 async def test_a_replay_into_another_store_leaves_its_own_alone(opened: Open, model: ScriptedModel) -> None:
     async with opened() as memstream:
         pipeline = await memstream.pipeline()

@@ -1,7 +1,7 @@
 """An actor's entries of a shadow store take the place of those that a pipeline wrote, in one transaction.
 
 At every moment a reader finds the one or the other. What anybody else wrote last stays as it is, also where they
-retired a slot; and what rests on sessions that the replay could not read stays, since it cannot be told again.
+retired a slot; and what rests on lines that the replay was not given stays, since it cannot be told again.
 """
 
 from dataclasses import replace
@@ -76,9 +76,9 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
     ]
     await _inherit(tx, wanted, written)
     made = {entry.path for entry, _ in told}
-    read = await _told_by_read_sessions(tx, *mine, wanted.shadow_uid)
+    retold = await _resting_on_given_lines(tx, *mine, wanted.shadow_uid)
     for slot, last_said in ours:
-        if slot.entry_uid in read and slot.path not in made:
+        if slot.entry_uid in retold and slot.path not in made:
             await _retire(slots, slot, last_said, now)
     await _note(tx, wanted)
     return "swapped"
@@ -147,14 +147,14 @@ async def _taken(tx: Tx, *mine: Any) -> set[str]:
     return {row["path"] for row in rows}
 
 
-async def _told_by_read_sessions(tx: Tx, *mine_and_shadow: Any) -> set[UUID]:
-    """The pipeline's entries all of whose lines the replay has read."""
+async def _resting_on_given_lines(tx: Tx, *mine_and_shadow: Any) -> set[UUID]:
+    """The pipeline's entries all of whose lines the replay was given."""
     rows = await tx.fetch(
         "select e.entry_uid from entries e where e.store_uid = $1 and e.actor_id = $2 and not e.retired"
         f" and e.session_id is null and {_OURS} and exists (select from {_RESTS_ON})"
-        f" and not exists (select from (select x.* from {_RESTS_ON}) x where not exists (select from progress s"
-        "  where s.store_uid = $5 and s.session_store_uid = x.session_store_uid and s.session_uid = x.session_uid"
-        "  offset 0))",
+        f" and not exists (select from (select x.* from {_RESTS_ON}) x cross join unnest(x.positions) rests (line)"
+        "  where not exists (select from shadow_lines l where l.store_uid = $5 and l.actor_id = $2"
+        "   and l.session_uid = x.session_uid and l.position = rests.line offset 0))",
         *mine_and_shadow,
     )
     return {row["entry_uid"] for row in rows}
