@@ -76,7 +76,10 @@ class Evidence(BaseModel):
 
 
 class Range(BaseModel):
-    """A stretch of one session: the items after `after`, up to and with `through`."""
+    """A stretch of one session: the items after `after`, up to and with `through`.
+
+    `lines`, of a replay alone: the positions, also before the stretch, of the lines that a change could rest on.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -84,6 +87,7 @@ class Range(BaseModel):
     session_id: str
     after: int
     through: int
+    lines: list[int] = Field(default_factory=list)
 
 
 class Change(BaseModel):

@@ -132,7 +132,7 @@ class Distiller:
             source_epoch=question.source_epoch,
             memory_epoch=question.memory_epoch,
             oldest_appended_at=question.oldest_appended_at,
-            ranges=question.ranges,
+            ranges=question.ranges if pipeline.parent_uid is None else question.ranges_with_lines,
             changes=changes,
         )
         row = OutboxRow.of(event)

@@ -158,6 +158,15 @@ class Question(BaseModel):
     def has_evidence(self) -> bool:
         return any(not line.asked.context for line in self.lines)
 
+    @property
+    def ranges_with_lines(self) -> list[Range]:
+        """The ranges, each with the lines that an answer may rest on."""
+        positions: dict[UUID, list[int]] = {}
+        for line in self.lines:
+            if not line.asked.context:
+                positions.setdefault(line.session_uid, []).append(line.position)
+        return [reached.model_copy(update={"lines": positions.get(reached.session_uid, [])}) for reached in self.ranges]
+
 
 class Overlaps(BaseModel):
     """Groups of entries that may say the same; one alone is too long for a statement."""

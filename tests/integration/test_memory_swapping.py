@@ -83,7 +83,7 @@ async def statements(memory: Memory) -> dict[str, str]:
 async def test_a_swap_that_is_repeated_writes_nothing_more(memory: Memory, replays: Replays, live: Distiller) -> None:
     await live.tell(tea(1), tea(2, BREW))
     shadow = await shadowed(replays, live)
-    await shadow.tell(tea(1, TEA, "Likes tea"))
+    await shadow.tell(tea(1, TEA, "Likes tea"), lines=[1, 2])
     once = uuid7()
 
     assert await swap(replays, live, shadow, swap_id=once) == "swapped"
@@ -172,6 +172,38 @@ async def test_a_swap_that_comes_after_an_erasure_in_the_session_store_writes_no
 
     assert await swap(replays, elsewhere, shadow, keeps_up=False) == "erased"
     assert await swap(replays, replace(elsewhere, source_epoch=1), shadow, keeps_up=False) == "swapped"
+
+
+@pytest.mark.parametrize(("given", "kept"), [([1, 2, 3], {TEA}), ([1, 3], {TEA, BREW}), ([], {TEA, BREW})])
+async def test_a_memory_is_retired_only_where_the_replay_was_given_all_its_lines(
+    memory: Memory, replays: Replays, live: Distiller, given: list[int], kept: set[str]
+) -> None:
+    brew = said(BREW, "Likes a brew", evidence=[Evidence(session_uid=SESSION, positions=[2, 3])])
+    await live.tell(tea(1), brew, through=3)
+    shadow = await shadowed(replays, live)
+    await shadow.tell(tea(1, TEA, "Likes tea"), through=3, lines=given)
+
+    assert await swap(replays, live, shadow) == "swapped"
+    assert (await statements(memory)).keys() == kept
+
+
+async def test_a_thousand_memories_of_an_actor_unknown_to_the_statistics_are_swapped(
+    memory: Memory, replays: Replays, live: Distiller
+) -> None:
+    def facts(first: int, statement: str) -> list[Change]:
+        return [tea(n, f"/facts/n{n}.md", f"{statement} {n}") for n in range(first, first + 1000)]
+
+    bo = replace(live, actor_id="bo")
+    await bo.send(bo.batch(facts(1, "Bo's fact")))
+    await chassis_of(memory.app).database.write("analyze")
+    await live.send(live.batch(facts(1, "Fact"), through=2000))
+    shadow = await shadowed(replays, live)
+    await shadow.send(shadow.batch(facts(501, "Told again"), through=2000, lines=range(1, 2001)))
+
+    assert await swap(replays, live, shadow) == "swapped"
+    found = await statements(memory)
+    assert len(found) == 1000
+    assert all(content.startswith("Told again") for content in found.values())
 
 
 async def test_nothing_reaches_a_shadow_that_is_over(memory: Memory, replays: Replays, live: Distiller) -> None:

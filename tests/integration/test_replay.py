@@ -231,6 +231,59 @@ async def test_what_rests_on_a_session_that_is_gone_stays(opened: Open, model: S
         assert await contents(memstream) == sorted(["I lived in Oslo", again("I live in Lyon")])
 
 
+async def test_a_session_deleted_during_a_replay_neither_holds_it_up_nor_loses_a_memory(
+    opened: Open, model: ScriptedModel
+) -> None:
+    gate = Gate(second)
+    async with opened(batch_lines=2) as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", *(f"Fact number {n} holds" for n in range(6)))
+        await memstream.settled(pipeline)
+        model.behave(second, gate)
+        gate.close()
+        replay = await start(memstream, pipeline)
+        await until(lambda: gate.waiting)
+        await memstream.call("DELETE", "/session-stores/chats/sessions/s1")
+
+        async def is_forgotten() -> bool:
+            live = "select count(*) from lane_sessions where pipeline_uid = $1"
+            database = chassis_of(memstream.apps["distiller"]).database
+            return await database.fetchval(live, UUID(pipeline.partition("/")[2])) == 0
+
+        await until(is_forgotten)
+        gate.open()
+
+        assert (await ended(memstream, replay))["state"] == "SUCCEEDED"
+        told = [again(f"Fact number {n} holds") for n in range(4)]
+        assert await contents(memstream) == sorted([*told, "Fact number 4 holds", "Fact number 5 holds"])
+        await nothing_is_left(memstream)
+        await memstream.say("ana", "s2", "I live in Lyon")
+
+        async def goes_on() -> bool:
+            return len(await contents(memstream)) == 7
+
+        await until(goes_on, deadline_s=30)
+
+
+@pytest.mark.parametrize("removed", ["items:pop", "items:clear", "items:clear?through=1"])
+async def test_what_rests_on_lines_that_are_gone_stays(opened: Open, model: ScriptedModel, removed: str) -> None:
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "I live in Lyon", "Some gossip about Bo")
+        await memstream.settled(pipeline)
+        await memstream.call("POST", f"/session-stores/chats/sessions/s1/{removed}", json={})
+        model.behave(second)
+
+        assert (await ended(memstream, await start(memstream, pipeline)))["state"] == "SUCCEEDED"
+
+        told = {
+            "items:pop": [again("I live in Lyon"), "Some gossip about Bo"],
+            "items:clear": ["I live in Lyon", "Some gossip about Bo"],
+            "items:clear?through=1": ["I live in Lyon"],
+        }
+        assert await contents(memstream) == sorted(told[removed])
+
+
 async def test_a_replay_into_another_store_leaves_its_own_alone(opened: Open, model: ScriptedModel) -> None:
     async with opened() as memstream:
         pipeline = await memstream.pipeline()

@@ -130,10 +130,12 @@ class Distiller:
         session_id: str = "s1",
         session_uid: UUID | None = None,
         through: int = 1,
+        lines: Sequence[int] = (),
         memory_epoch: int = 0,
         **more: Any,
     ) -> MemoriesDistilled:
         first = changes[0].evidence[0].session_uid if changes and changes[0].evidence else uuid7()
+        uid = session_uid or first
         return MemoriesDistilled(
             **{
                 "workspace_id": WORKSPACE,
@@ -146,7 +148,7 @@ class Distiller:
                 "source_epoch": self.source_epoch,
                 "memory_epoch": memory_epoch,
                 "oldest_appended_at": None,
-                "ranges": [Range(session_uid=session_uid or first, session_id=session_id, after=0, through=through)],
+                "ranges": [Range(session_uid=uid, session_id=session_id, after=0, through=through, lines=list(lines))],
                 "changes": list(changes),
                 **more,
             }

@@ -330,8 +330,18 @@ class Lanes:
         return [LaneView(**row) for row in rows]
 
     async def forget_session(self, tx: Tx, session_uid: UUID) -> None:
-        """A session that is gone has nothing left to distil."""
-        await tx.execute("delete from lane_sessions where session_uid = $1", session_uid)
+        """A session that is gone has nothing left to distil. Only a replay still passes through it, up to all that its
+        live lane can have distilled of it: else the replay never catches up with the store."""
+        await tx.execute(
+            "with gone as (delete from lane_sessions s using pipelines p where s.session_uid = $1"
+            "  and p.pipeline_uid = s.pipeline_uid and p.parent_uid is null"
+            "  returning s.pipeline_uid, s.actor_id, greatest(s.known_position, s.distilled_position) as position)"
+            " update lane_sessions s set known_position = greatest(s.known_position, gone.position),"
+            "  goal_position = greatest(s.goal_position, gone.position)"
+            " from gone join pipelines p on p.parent_uid = gone.pipeline_uid"
+            " where s.pipeline_uid = p.pipeline_uid and s.actor_id = gone.actor_id and s.session_uid = $1",
+            session_uid,
+        )
 
     async def begin_erasure(self, tx: Tx, store_uid: UUID, actor_id: str, epoch: int) -> bool:
         """Whether this erasure is news: an announcement is repeated, and what came after it must stay."""

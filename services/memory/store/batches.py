@@ -28,6 +28,7 @@ from services.memory.store.access import open_store_for_batch
 from services.memory.store.epochs import hold_epoch, read_epoch
 from services.memory.store.proofs import Proof
 from services.memory.store.rewriting import rewrite
+from services.memory.store.shadows import note_lines
 from services.memory.store.slots import Slots, Writer
 
 
@@ -59,6 +60,7 @@ class Batches:
         outcomes = [await self._apply(slots, batch, change, now, written) for change in batch.changes]
         outcomes += [await rewrite(tx, slots, each, now, self._max_path_bytes) for each in batch.rewrites]
         await _advance(tx, batch)
+        await note_lines(tx, batch)
         await tx.execute(
             "insert into batches (store_uid, batch_id, actor_id, outcomes) values ($1, $2, $3, $4)",
             batch.store_uid,

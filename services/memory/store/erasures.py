@@ -30,7 +30,16 @@ from services.memory.store.slots import Slots, Writer
 ANNOUNCED_AT_ONCE = 100
 ERASER = Writer("ERASURE", "erasure")
 # Children first: a cascade would look for them row by row.
-OF_AN_ACTOR = ("version_evidence", "entry_versions", "entries", "progress", "batches", "changes", "parked_messages")
+OF_AN_ACTOR = (
+    "version_evidence",
+    "entry_versions",
+    "entries",
+    "progress",
+    "shadow_lines",
+    "batches",
+    "changes",
+    "parked_messages",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +217,8 @@ async def _forget(tx: Tx, slots: Slots, session_store_uid: UUID) -> int:
         actor_id,
         session_store_uid,
     )
+    # A shadow is fed by one session store.
+    await tx.execute("delete from shadow_lines where store_uid = $1 and actor_id = $2", store_uid, actor_id)
     touched = await tx.fetch(
         "with gone as (delete from version_evidence"
         " where store_uid = $1 and actor_id = $2 and session_store_uid = $3 returning entry_uid)"

@@ -10,6 +10,7 @@ TABLES = (
     "entry_versions",
     "entries",
     "progress",
+    "shadow_lines",
     "batches",
     "changes",
     "change_horizons",

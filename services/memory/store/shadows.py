@@ -4,6 +4,8 @@ from uuid import UUID
 
 from libs.chassis.housekeeping import BATCH, Pass
 from libs.chassis.unit_of_work import Tx
+from libs.contracts.events import MemoriesDistilled
+from services.memory.domain import INT64
 
 
 async def make_shadow(tx: Tx, store_uid: UUID, of_store_uid: UUID, workspace_id: int) -> bool:
@@ -22,6 +24,22 @@ async def make_shadow(tx: Tx, store_uid: UUID, of_store_uid: UUID, workspace_id:
         language["language"],
     )
     return True
+
+
+async def note_lines(tx: Tx, batch: MemoriesDistilled) -> None:
+    """Which lines a replay was given, told anything of them or not."""
+    lines = [(each.session_uid, position) for each in batch.ranges for position in each.lines if 0 < position <= INT64]
+    if lines:
+        await tx.execute(
+            "insert into shadow_lines (store_uid, actor_id, session_uid, position)"
+            " select s.store_uid, $2, l.session_uid, l.position from shadow_stores s"
+            " cross join unnest($3::uuid[], $4::bigint[]) l (session_uid, position) where s.store_uid = $1"
+            " on conflict do nothing",
+            batch.store_uid,
+            batch.actor_id,
+            [session_uid for session_uid, _ in lines],
+            [position for _, position in lines],
+        )
 
 
 async def drop_shadow(tx: Tx, store_uid: UUID) -> None:

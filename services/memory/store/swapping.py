@@ -1,7 +1,7 @@
 """An actor's entries of a shadow store take the place of those that a pipeline wrote, in one transaction.
 
 At every moment a reader finds the one or the other. What anybody else wrote last stays as it is, also where they
-retired a slot; and what rests on sessions that the replay could not read stays, since it cannot be told again.
+retired a slot; and what rests on lines that the replay was not given stays, since it cannot be told again.
 """
 
 from dataclasses import replace
@@ -26,17 +26,21 @@ Told = tuple[Entry, datetime]
 # Those of one pipeline: it wrote the version that holds, and not by merging what others wrote.
 _OURS = (
     "e.entry_id <> all($4::text[]) and exists (select from entry_versions v where v.store_uid = e.store_uid"
-    " and v.entry_uid = e.entry_uid and v.version = e.version and v.writer_type = 'DISTILLER' and v.writer = $3)"
+    " and v.entry_uid = e.entry_uid and v.version = e.version and v.writer_type = 'DISTILLER' and v.writer = $3"
+    " offset 0)"
 )
 _OF_OTHERS = (
     "exists (select from entry_versions o where o.store_uid = $1 and o.actor_id = $2"
     " and o.entry_uid = {entry}.entry_uid and (o.writer_type <> 'DISTILLER' or o.writer <> $3))"
 )
-# The evidence of an entry since it says what it says.
+# The evidence of an entry `e` since it says what it says; for a lateral join or an EXISTS.
+# `offset 0` keeps it a look-up for each entry: of an actor whom the statistics do not know yet the planner expects one
+# row, and would go through all of that actor's evidence for each entry.
 _RESTS_ON = (
     "version_evidence x join entry_versions w on w.store_uid = x.store_uid and w.actor_id = x.actor_id"
     " and w.entry_uid = x.entry_uid and w.version = x.version where x.store_uid = e.store_uid"
     " and x.actor_id = e.actor_id and x.entry_uid = e.entry_uid and w.valid_from >= e.valid_from"
+    " offset 0"
 )
 
 
@@ -74,9 +78,9 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
     ]
     await _inherit(tx, wanted, written)
     made = {entry.path for entry, _ in told}
-    read = await _told_by_read_sessions(tx, *mine, wanted.shadow_uid)
+    retold = await _resting_on_given_lines(tx, *mine, wanted.shadow_uid)
     for slot, last_said in ours:
-        if slot.entry_uid in read and slot.path not in made:
+        if slot.entry_uid in retold and slot.path not in made:
             await _retire(slots, slot, last_said, now)
     await _note(tx, wanted)
     return "swapped"
@@ -145,13 +149,14 @@ async def _taken(tx: Tx, *mine: Any) -> set[str]:
     return {row["path"] for row in rows}
 
 
-async def _told_by_read_sessions(tx: Tx, *mine_and_shadow: Any) -> set[UUID]:
-    """The pipeline's entries all of whose lines the replay has read."""
+async def _resting_on_given_lines(tx: Tx, *mine_and_shadow: Any) -> set[UUID]:
+    """The pipeline's entries all of whose lines the replay was given."""
     rows = await tx.fetch(
         "select e.entry_uid from entries e where e.store_uid = $1 and e.actor_id = $2 and not e.retired"
         f" and e.session_id is null and {_OURS} and exists (select from {_RESTS_ON})"
-        f" and not exists (select from {_RESTS_ON} and not exists (select from progress s where s.store_uid = $5"
-        "  and s.session_store_uid = x.session_store_uid and s.session_uid = x.session_uid))",
+        f" and not exists (select from (select x.* from {_RESTS_ON}) x cross join unnest(x.positions) rests (line)"
+        "  where not exists (select from shadow_lines l where l.store_uid = $5 and l.actor_id = $2"
+        "   and l.session_uid = x.session_uid and l.position = rests.line offset 0))",
         *mine_and_shadow,
     )
     return {row["entry_uid"] for row in rows}
@@ -188,11 +193,11 @@ async def _inherit(tx: Tx, wanted: SwapMemories, written: list[tuple[Entry, Entr
         " select $1, gen_random_uuid(), $2, h.entry_uid, h.version, x.session_store_uid, x.session_store_id,"
         " x.session_uid, x.session_id, x.positions, x.said_by, x.said_at"
         " from unnest($4::uuid[], $5::int[], $6::uuid[]) h (entry_uid, version, source)"
-        " join entries e on e.store_uid = $3 and e.entry_uid = h.source"
+        " cross join lateral (select * from entries where store_uid = $3 and entry_uid = h.source offset 0) e"
         f" cross join lateral (select x.* from {_RESTS_ON}) x"
         " where not exists (select from version_evidence y where y.store_uid = $1 and y.actor_id = $2"
         " and y.entry_uid = h.entry_uid and y.version = h.version and y.session_uid = x.session_uid"
-        " and y.positions @> x.positions)",
+        " and y.positions @> x.positions offset 0)",
         wanted.store_uid,
         wanted.actor_id,
         wanted.shadow_uid,
