@@ -11,6 +11,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent / "memstream"
 MODULES = (
     "client",
+    "fenced",
     "langgraph/appends",
     "langgraph/entries",
     "langgraph/tails",

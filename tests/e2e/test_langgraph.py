@@ -193,6 +193,43 @@ def test_a_thread_is_its_actors_alone(client: AgentKitClient, store: str, made: 
         saver.get_tuple({"configurable": {}})
 
 
+def test_a_thread_made_again_for_another_actor_is_the_others_alone(
+    client: AgentKitClient, store: str, made: Made
+) -> None:
+    saver, other, cleared = made(), made(), made()
+    ana, bo = thread_config("t-1", "ana"), thread_config("t-1", "bo")
+    for each in (saver, cleared):
+        counting_graph(each).invoke({"count": 1}, ana)
+    other.delete_thread("t-1")
+    session = client.session_stores.get(store).add(
+        actor_id="bo", session_id="t-1", metadata={"client": "memstream-langgraph", "langgraph_thread_id": "t-1"}
+    )
+    with pytest.raises(PermissionDenied):
+        counting_graph(cleared).invoke({"count": 1}, ana)
+    assert list(session.list_items()) == []
+    counting_graph(other).invoke({"count": 2, "note": "bo's"}, bo)
+    last = items_of(client, store, "t-1")[-1].position
+
+    graph = counting_graph(saver)
+    with pytest.raises(PermissionDenied):
+        list(graph.get_state_history(ana))
+    with pytest.raises(PermissionDenied):
+        graph.invoke({"count": 1, "note": "ana's"}, ana)
+    assert items_of(client, store, "t-1")[-1].position == last
+    assert graph.get_state(bo).values == {"count": 6, "note": "bo's"}
+
+
+def test_a_known_thread_made_again_is_read_and_gone_on_with(made: Made) -> None:
+    saver, other = made(), made()
+    config = thread_config("t-1", "ana")
+    counting_graph(saver).invoke({"count": 1}, config)
+    other.delete_thread("t-1")
+    counting_graph(other).invoke({"count": 2, "note": "new"}, config)
+
+    assert counting_graph(saver).invoke({"count": 3}, config) == {"count": 8, "note": "new"}
+    assert counting_graph(made()).get_state(config).values == {"count": 8, "note": "new"}
+
+
 def test_a_thread_without_an_actor_is_its_own(client: AgentKitClient, store: str, made: Made) -> None:
     counting_graph(made()).invoke({"count": 1}, {"configurable": {"thread_id": "t-1"}})
 

@@ -43,10 +43,10 @@ class Served:
             yield client
 
     @asynccontextmanager
-    async def http_url(self) -> AsyncIterator[str]:
+    async def http_url(self, *options: str) -> AsyncIterator[str]:
         port = free_port()
         process = await asyncio.create_subprocess_exec(
-            MEMSTREAM, *self.arguments, "--transport", "http", "--port", str(port), env=self.variables
+            MEMSTREAM, *self.arguments, "--transport", "http", "--port", str(port), *options, env=self.variables
         )
         url = f"http://127.0.0.1:{port}/mcp"
         try:
@@ -101,21 +101,40 @@ async def test_one_actors_memory_is_served(transport: str, served: Served, clien
     assert list(facts.list(actor_id="ines")) == []
 
 
-async def test_what_cannot_be_had_is_a_tools_error_with_its_reason(standalone: StandaloneProcess) -> None:
-    async with Served(standalone, "no-such-store").stdio() as session:
+async def test_a_store_that_does_not_exist_ends_it_with_one_line(standalone: StandaloneProcess) -> None:
+    served = Served(standalone, "no-such-store")
+    process = await asyncio.create_subprocess_exec(
+        MEMSTREAM, *served.arguments, env=served.variables, stderr=asyncio.subprocess.PIPE
+    )
+    _, said = await asyncio.wait_for(process.communicate(), STOP_DEADLINE_S)
+
+    assert process.returncode == 1
+    assert said.decode().startswith("error[NOT_FOUND]: ")
+    assert "no-such-store" in said.decode()
+
+
+async def test_what_cannot_be_had_is_a_tools_error_with_its_reason(
+    served: Served, client: AgentKitClient, name: str
+) -> None:
+    async with served.stdio() as session:
+        client.memory_stores.get(name).delete()
         result = await session.call_tool("recall", {"query": "tea"})
         again = await session.call_tool("recall", {"query": "tea"})
 
     assert result.is_error
     assert again.is_error
-    assert "no-such-store" in text(result)
+    assert name in text(result)
 
 
-async def test_a_page_of_another_origin_is_refused(served: Served) -> None:
-    async with served.http_url() as url, httpx.AsyncClient() as http:
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+async def test_a_page_of_another_origin_is_refused(host: str, served: Served) -> None:
+    options = ("--host", host, "--allowed-host", "memory.internal")
+    async with served.http_url(*options) as url, httpx.AsyncClient() as http:
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         accept = {"Accept": "application/json, text/event-stream"}
         foreign = await http.post(url, json=body, headers={**accept, "Origin": "https://example.org"})
         rebound = await http.post(url, json=body, headers={**accept, "Host": "example.org"})
+        named = await http.post(url, json=body, headers={**accept, "Host": "memory.internal:80"})
 
     assert (foreign.status_code, rebound.status_code) == (403, 421)
+    assert named.status_code not in (403, 421)

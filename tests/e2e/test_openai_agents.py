@@ -352,6 +352,40 @@ async def test_without_a_store_a_conversation_lasts_as_long_as_the_process(
     assert await session.pop_item() is None
 
 
+@pytest.mark.parametrize("call", ["get_items", "add_items", "pop_item", "clear_session"])
+async def test_a_conversation_made_again_for_another_actor_is_the_others_alone(
+    call: str, awaited: AsyncAgentKitClient, client: AgentKitClient, chats: str
+) -> None:
+    kept = session_store("c-1", "ines", chats, client=awaited)
+    await kept.add_items([{"role": "user", "content": "Ines's"}])
+    client.session_stores.get(chats).get("c-1").delete()
+    await session_store("c-1", "emil", chats, client=awaited).add_items([{"role": "user", "content": "Emil's"}])
+
+    arguments = [[{"role": "user", "content": "late"}]] if call == "add_items" else []
+    with pytest.raises(ActorMismatch):
+        await getattr(kept, call)(*arguments)
+    with pytest.raises(ActorMismatch):
+        await kept.get_items()
+    assert datas(client, chats, "c-1")[0] == {"role": "user", "content": "Emil's"}
+
+
+async def test_a_conversation_that_was_deleted_begins_anew(
+    awaited: AsyncAgentKitClient, client: AgentKitClient, chats: str
+) -> None:
+    kept = session_store("c-1", "ines", chats, client=awaited)
+    first, second = ({"role": "user", "content": text} for text in ("one", "two"))
+    await kept.add_items([first])
+    client.session_stores.get(chats).get("c-1").delete()
+    assert await kept.get_items() == []
+    client.session_stores.get(chats).get("c-1").delete()
+    await kept.add_items([second])
+    client.session_stores.get(chats).get("c-1").delete()
+    await session_store("c-1", "ines", chats, client=awaited).add_items([first])
+    await kept.add_items([second])
+
+    assert datas(client, chats, "c-1") == [first, second]
+
+
 async def test_a_history_is_read_without_beginning_a_conversation(
     awaited: AsyncAgentKitClient, client: AgentKitClient, chats: str
 ) -> None:

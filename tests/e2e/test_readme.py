@@ -105,6 +105,8 @@ async def test_every_block_of_the_clients_readme_runs(standalone: StandaloneProc
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
 
+        first = next(block for kind, block in blocks(text) if kind == "python")
+        await ran(of_model(model) | variables, sys.executable, "-c", first)
         spoken = await ran(of_model(model) | variables, sys.executable, "-c", python + ASKING)
         typed = await ran(without_model() | variables, "sh", "-euc", shell)
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 INSTRUCTIONS = "What is remembered about the user across conversations. Recall before answering; remember what lasts."
 
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
 
 class McpTransport(str, Enum):
     stdio = "stdio"
@@ -37,11 +39,16 @@ def serve_memory(
         str, typer.Option("--host", help="With http: whoever reaches this address has the actor's memory.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="With http.")] = 8765,
+    allowed_hosts: Annotated[
+        list[str] | None,
+        typer.Option("--allowed-host", help="With http: another name that it is reached by; may be repeated."),
+    ] = None,
 ) -> None:
     """Serve one actor's memory over MCP: remember, recall, forget, list_memories."""
     try:
         # Imported here: they would be most of the start of `memstream --help`.
         from mcp.server.mcpserver import MCPServer
+        from mcp.server.transport_security import TransportSecuritySettings
     except ImportError as error:
         raise MemstreamError("the mcp package is missing", hint="pip install 'memstream[mcp]'") from error
     from memstream import __version__
@@ -49,6 +56,7 @@ def serve_memory(
 
     out = console(ctx)
     with out.client() as client:
+        client.memory_stores.get(store)
         server = MCPServer("memstream", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
         for tool in MemoryTools(actor, store, client).all():
             _add(server, tool)
@@ -56,7 +64,18 @@ def serve_memory(
             server.run("stdio")
         else:
             out.note(f"serving {actor}'s memory on http://{host}:{port}/mcp")
-            server.run("streamable-http", host=host, port=port)
+            # Against DNS rebinding: a page's name for this address is not among those it is reached by.
+            names = [_bracketed(name) for name in (*LOOPBACK, host, *(allowed_hosts or ()))]
+            security = TransportSecuritySettings(
+                allowed_hosts=[*names, *(f"{name}:*" for name in names)],
+                allowed_origins=[f"http://{name}:{port}" for name in names],
+            )
+            server.run("streamable-http", host=host, port=port, transport_security=security)
+
+
+def _bracketed(host: str) -> str:
+    """As it stands in a URL."""
+    return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
 
 def _add(server: MCPServer, tool: Callable[..., str]) -> None:

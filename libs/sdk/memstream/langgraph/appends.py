@@ -5,13 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from memstream.fenced import Fenced
 from memstream.langgraph.items import Data, Owned, Refs, absolute, appends
 from memstream.records import NewItem
 from memstream.sessions import Session
 
 
 def store_checkpoint(
-    session: Session, items: Iterable[Owned], checkpoint: Data, refs: Refs, *, expected_position: int | None = None
+    session: Session | Fenced,
+    items: Iterable[Owned],
+    checkpoint: Data,
+    refs: Refs,
+    *,
+    expected_position: int | None = None,
 ) -> Refs:
     """Appends the items and then the checkpoint, which refers to them besides `refs`; returns all it refers to."""
     *portions, last = appends(items)
@@ -32,7 +38,7 @@ def store_checkpoint(
     return absolute(refs, stored[-1].position)
 
 
-def append(session: Session, items: Iterable[Owned]) -> list[int]:
+def append(session: Session | Fenced, items: Iterable[Owned]) -> list[int]:
     """Their positions."""
     return [
         stored.position

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
 
 from agents.items import TResponseInputItem
 from agents.memory import SessionSettings
@@ -10,7 +11,8 @@ from agents.memory.session_settings import resolve_session_limit
 
 from memstream.aio.client import AsyncAgentKitClient
 from memstream.aio.configured import process_client
-from memstream.aio.sessions import COLLECTION, Session, SessionStore
+from memstream.aio.fenced import Fenced, Replaced
+from memstream.aio.sessions import COLLECTION, SessionStore
 from memstream.configured import session_store_name
 from memstream.errors import AlreadyExists, NotFound
 from memstream.openai.history import whole
@@ -21,6 +23,8 @@ from memstream.values import PAGE_MAX, bare
 
 OLDEST_FIRST = "create_time asc"
 METADATA = {"client": "memstream-openai"}
+
+T = TypeVar("T")
 
 
 class MemstreamSession:
@@ -44,7 +48,7 @@ class MemstreamSession:
         self._actor = actor or session_id
         self._store_name = session_store_name(store)
         self._client = client
-        self._opened: Session | LocalSession | None = None
+        self._opened: Fenced | LocalSession | None = None
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The conversation, oldest first; with a limit (or that of `session_settings`) its newest items.
@@ -55,25 +59,34 @@ class MemstreamSession:
         limit = resolve_session_limit(limit, self.session_settings)
         if limit is not None and limit < 1:
             return []
-        session = await self._session()
         if limit is None:
-            return [item.data for item in await _all(session)]
-        newest = await _newest(session, limit + 1)
+            return [item.data for item in await self._with_session(_all)]
+        count = limit + 1
+        newest = await self._with_session(lambda session: _newest(session, count))
         return whole([item.data for item in reversed(newest)], limit)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Appends all or none, once however often it had to be sent."""
-        if items:
-            await (await self._session()).append_items(items)
+        if not items:
+            return
+
+        async def append(session: Fenced | LocalSession) -> None:
+            try:
+                await session.append_items(items)
+            except Replaced:  # they stand in the session that has the id now
+                self._opened = None
+                await self._session()
+
+        await self._with_session(append)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Removes and returns the newest item; None when there is none."""
-        item = await (await self._session()).pop_item()
+        item = await self._with_session(lambda session: session.pop_item(), removes=True)
         return None if item is None else cast(TResponseInputItem, item.data)
 
     async def clear_session(self) -> None:
         """Removes all items; the session stays, and so do memories."""
-        await (await self._session()).clear_items()
+        await self._with_session(lambda session: session.clear_items(), removes=True)
 
     async def read_all(self) -> list[SessionItem]:
         """The conversation's items, oldest first; none, and it is not begun, where there is no such conversation."""
@@ -82,7 +95,23 @@ class MemstreamSession:
         except NotFound:
             return []
 
-    async def _session(self) -> Session | LocalSession:
+    async def _with_session(self, call: Callable[[Fenced | LocalSession], Awaitable[T]], *, removes: bool = False) -> T:
+        """The call's result; once more where the conversation was deleted since it was opened.
+
+        What removes cannot be taken back, so whose the conversation is is asked before it.
+        """
+        was_open = self._opened is not None
+        if removes or (isinstance(self._opened, Fenced) and not self._opened.is_sure):
+            self._opened = None
+        try:
+            return await call(await self._session())
+        except NotFound:
+            if not was_open:
+                raise
+            self._opened = None
+            return await call(await self._session())
+
+    async def _session(self) -> Fenced | LocalSession:
         """The conversation, begun if there is none."""
         if self._opened is None:
             try:
@@ -92,20 +121,21 @@ class MemstreamSession:
             self._opened = self._of_actor(found)
         return self._opened
 
-    async def _found(self) -> Session | LocalSession:
+    async def _found(self) -> Fenced | LocalSession:
         if self._store_name is None:
             return found_here(self.session_id)
-        return await self._store.get(self.session_id)
+        return Fenced(await self._store.get(self.session_id))
 
-    async def _begun(self) -> Session | LocalSession:
+    async def _begun(self) -> Fenced | LocalSession:
         if self._store_name is None:
             return begun_here(self.session_id, self._actor)
         try:
-            return await self._store.add(actor_id=self._actor, session_id=self.session_id, metadata=METADATA)
+            made = await self._store.add(actor_id=self._actor, session_id=self.session_id, metadata=METADATA)
         except AlreadyExists:  # another process came first
-            return await self._store.get(self.session_id)
+            made = await self._store.get(self.session_id)
+        return Fenced(made)
 
-    def _of_actor(self, session: Session | LocalSession) -> Session | LocalSession:
+    def _of_actor(self, session: Fenced | LocalSession) -> Fenced | LocalSession:
         if session.actor_id != self._actor:
             raise ActorMismatch(
                 "the session belongs to another actor",
@@ -207,11 +237,11 @@ async def read_history(
     }
 
 
-async def _all(session: Session | LocalSession) -> list[SessionItem]:
+async def _all(session: Fenced | LocalSession) -> list[SessionItem]:
     return [item async for item in session.list_items(page_size=PAGE_MAX, order_by=OLDEST_FIRST)]
 
 
-async def _newest(session: Session | LocalSession, count: int) -> list[SessionItem]:
+async def _newest(session: Fenced | LocalSession, count: int) -> list[SessionItem]:
     """So many, the newest first."""
     found: list[SessionItem] = []
     async for item in session.list_items(page_size=min(count, PAGE_MAX)):

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from memstream.aio.fenced import Fenced
 from memstream.aio.sessions import Session
 from memstream.langgraph.items import Data, Owned, Refs, absolute, appends
 from memstream.records import NewItem
 
 
 async def store_checkpoint(
-    session: Session, items: Iterable[Owned], checkpoint: Data, refs: Refs, *, expected_position: int | None = None
+    session: Session | Fenced,
+    items: Iterable[Owned],
+    checkpoint: Data,
+    refs: Refs,
+    *,
+    expected_position: int | None = None,
 ) -> Refs:
     """Appends the items and then the checkpoint, which refers to them besides `refs`; returns all it refers to."""
     *portions, last = appends(items)
@@ -31,7 +37,7 @@ async def store_checkpoint(
     return absolute(refs, stored[-1].position)
 
 
-async def append(session: Session, items: Iterable[Owned]) -> list[int]:
+async def append(session: Session | Fenced, items: Iterable[Owned]) -> list[int]:
     """Their positions."""
     return [
         stored.position

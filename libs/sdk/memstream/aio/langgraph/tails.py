@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from itertools import count
 from typing import Any
 
+from memstream.aio.fenced import Fenced
 from memstream.aio.sessions import Session
 from memstream.langgraph.items import Found
 
@@ -16,7 +17,7 @@ PAGE_ITEMS = 100
 class Tail:
     """`found` is all that has been read; nothing is read twice."""
 
-    def __init__(self, session: Session, page_items: int = FIRST_ITEMS) -> None:
+    def __init__(self, session: Session | Fenced, page_items: int = FIRST_ITEMS) -> None:
         self._session = session
         self._page_items = page_items
         self._order: list[int] = []

@@ -21,6 +21,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from memstream.aio.client import AsyncAgentKitClient
+from memstream.aio.fenced import Fenced
 from memstream.aio.langgraph.appends import append, store_checkpoint
 from memstream.aio.langgraph.tails import PAGE_ITEMS, Tail
 from memstream.aio.langgraph.upkeep import Upkeep
@@ -65,7 +66,7 @@ class Thread:
     """One namespace of a thread, as this process knows it. Its appends take turns, so that it is known which writes
     were stored before their checkpoint."""
 
-    session: Session
+    session: Fenced
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     heads: Recent[str, Head] = field(default_factory=lambda: Recent(KNOWN_CHECKPOINTS))
     early_writes: Recent[str, list[int]] = field(default_factory=lambda: Recent(KNOWN_CHECKPOINTS))
@@ -84,7 +85,7 @@ class Threads:
         address = Address.of(config)
         try:
             return await self._get_tuple(serde, address)
-        except NotFound:  # the session was deleted by somebody else
+        except NotFound:  # the session was deleted by somebody else, and perhaps made again
             if self._known.pop(address.session_id) is None:
                 raise
             return await self._get_tuple(serde, address)
@@ -168,8 +169,18 @@ class Threads:
         self, serde: SerializerProtocol, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """Each channel's writes since the nearest older checkpoint that has its value, and that value, in one walk."""
-        history = {channel: DeltaChannelHistory(writes=[]) for channel in channels}
         address = Address.of(config)
+        try:
+            return await self._delta_history(serde, address, channels)
+        except NotFound:
+            if self._known.pop(address.session_id) is None:
+                raise
+            return await self._delta_history(serde, address, channels)
+
+    async def _delta_history(
+        self, serde: SerializerProtocol, address: Address, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        history = {channel: DeltaChannelHistory(writes=[]) for channel in channels}
         thread = await self._find(address)
         if thread is None:
             return history
@@ -242,15 +253,21 @@ class Threads:
                     return Head(absolute(data["channels"], position), data.get("messages", []))
         return known or Head({}, [])
 
-    async def _find(self, address: Address) -> Thread | None:
-        """The thread, if there is one; raises `PermissionDenied` when it is another actor's."""
+    async def _find(self, address: Address, *, is_asked: bool = False) -> Thread | None:
+        """The thread, if there is one; raises `PermissionDenied` when it is another actor's.
+
+        With `is_asked` the server says so, also where this process knows the thread.
+        """
         known = self._known.get(address.session_id)
-        if known is None:
+        if known is None or is_asked or not known.session.is_sure:
             try:
-                session = await (await self._opened_store()).get(address.session_id)
+                record = await (await self._opened_store()).get(address.session_id)
             except NotFound:
+                self._known.pop(address.session_id)
                 return None
-            known = self._known.settle(address.session_id, Thread(session))
+            if known is not None and known.session.record.create_time != record.create_time:
+                self._known.pop(address.session_id)
+            known = self._known.settle(address.session_id, Thread(Fenced(record)))
         if known.session.actor_id != address.actor_id:
             raise PermissionDenied(
                 f"thread '{address.thread_id}' does not belong to actor '{address.actor_id}'",
@@ -267,7 +284,7 @@ class Threads:
                 made = await store.add(
                     actor_id=address.actor_id, session_id=address.session_id, metadata=address.metadata
                 )
-                return self._known.settle(address.session_id, Thread(made))
+                return self._known.settle(address.session_id, Thread(Fenced(made)))
             found = await self._find(address)
         if found is None:
             raise NotFound(f"thread '{address.thread_id}' was deleted while it was being made")
@@ -278,11 +295,11 @@ class Threads:
             self._store = await self._client.session_stores.get(self._store_name)
         return self._store
 
-    async def _sessions(self, config: RunnableConfig | None) -> AsyncIterator[tuple[Address, Session]]:
+    async def _sessions(self, config: RunnableConfig | None) -> AsyncIterator[tuple[Address, Session | Fenced]]:
         """Those that the configuration means: a namespace of a thread, all of a thread's, or all threads'."""
         if config is not None and NAMESPACE_KEY in config.get("configurable", {}):
             address = Address.of(config)
-            thread = await self._find(address)
+            thread = await self._find(address, is_asked=True)
             if thread is not None:
                 yield address, thread.session
             return
