@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from agents import Runner, SQLiteSession, Tool, function_tool
+from agents import Runner, SQLiteSession, Tool, TResponseInputItem, function_tool
 from agents.memory import Session, SessionSettings
 from agents.run_internal.session_persistence import rewind_session_items
 
@@ -373,7 +373,8 @@ async def test_a_conversation_that_was_deleted_begins_anew(
     awaited: AsyncAgentKitClient, client: AgentKitClient, chats: str
 ) -> None:
     kept = session_store("c-1", "ines", chats, client=awaited)
-    first, second = ({"role": "user", "content": text} for text in ("one", "two"))
+    first: TResponseInputItem = {"role": "user", "content": "one"}
+    second: TResponseInputItem = {"role": "user", "content": "two"}
     await kept.add_items([first])
     client.session_stores.get(chats).get("c-1").delete()
     assert await kept.get_items() == []

@@ -248,7 +248,7 @@ async def test_a_session_deleted_during_a_replay_neither_holds_it_up_nor_loses_a
         async def is_forgotten() -> bool:
             live = "select count(*) from lane_sessions where pipeline_uid = $1"
             database = chassis_of(memstream.apps["distiller"]).database
-            return await database.fetchval(live, UUID(pipeline.partition("/")[2])) == 0
+            return bool(await database.fetchval(live, UUID(pipeline.partition("/")[2])) == 0)
 
         await until(is_forgotten)
         gate.open()
