@@ -30,7 +30,7 @@ def places(pattern: str, *suffixes: str) -> list[str]:
     [
         (r"skip\s+locked", "rows are found by a plain select and claimed by compare-and-set"),
         (r"clock_timestamp", "time is a parameter, so that the schema can be distributed"),
-        (r"\boffset\s+(\$|\d|\{|:)", "pages go by seek"),
+        (r"\boffset\s+(\$|[1-9]|\{|:)", "pages go by seek; `offset 0` only keeps a subquery as it is"),
         (r"\bstatement_timestamp\b", "time is a parameter, so that the schema can be distributed"),
     ],
 )
