@@ -108,7 +108,7 @@ async def test_the_score_is_three_quarters_words_and_one_quarter_cosine(memory: 
 
 async def test_filters_hold_for_what_only_the_vector_finds(memory: Memory) -> None:
     await memory.add("ana", "/pets/tom.md", "a cat")
-    await memory.add("ana", "/work/zoo.md", "a cat")
+    await memory.add("ana", "/jobs/zoo.md", "a cat")
     await memory.add("bo", "/pets/tom.md", "a cat")
     await embedded(memory, total=3)
 
