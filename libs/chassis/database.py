@@ -6,13 +6,13 @@ writes, is `OutcomeUnknown`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
 
-from libs.chassis.errors import OutcomeUnknown, Unavailable
+from libs.chassis.errors import ApiError, OutcomeUnknown, Unavailable
 from libs.chassis.pool import Connection, Pool
 
 LOST = (
@@ -59,32 +59,34 @@ class Database:
     async def close(self) -> None:
         await self._pool.close()
 
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Connection]:
-        """A connection within the acquire timeout, else `Unavailable`.
-
-        Nobody uses it again when something may still be under way on it, or when its server takes no writes any more.
-        """
+    async def _take(self) -> Connection:
+        """A connection within the acquire timeout, else `Unavailable`."""
         try:
-            held = await self._pool.take()
+            return await self._pool.take()
         except (*LOST, asyncpg.PostgresError) as lost:
             raise Unavailable from lost
-        is_broken = False
+
+    async def _run(self, sql: str, args: Sequence[Any], if_lost: type[ApiError]) -> list[asyncpg.Record]:
+        """One statement. Nobody uses its connection again when something may still be under way on it."""
+        connection = await self._take()
+        is_broken = True
         try:
-            yield held
-        except (asyncio.CancelledError, Unavailable, OutcomeUnknown, *LOST):
-            is_broken = True
+            rows = await connection.fetch(sql, *args)
+            is_broken = False
+        except REFUSED as refused:
+            raise Unavailable from refused
+        except LOST as lost:
+            raise if_lost from lost
+        except asyncpg.PostgresError:
+            is_broken = False
             raise
         finally:
-            self._pool.give_back(held, broken=is_broken)
+            self._pool.give_back(connection, broken=is_broken)
+        return rows
 
     async def fetch(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         """Reads rows; a lost connection is `Unavailable`."""
-        async with self.connection() as connection:
-            try:
-                return await connection.fetch(sql, *args)
-            except LOST as lost:
-                raise Unavailable from lost
+        return await self._run(sql, args, Unavailable)
 
     async def fetchrow(self, sql: str, *args: Any) -> asyncpg.Record | None:
         rows = await self.fetch(sql, *args)
@@ -96,13 +98,20 @@ class Database:
 
     async def write(self, sql: str, *args: Any) -> list[asyncpg.Record]:
         """One statement that writes and commits by itself; lost after it was sent is `OutcomeUnknown`."""
-        async with self.connection() as connection:
-            try:
-                return await connection.fetch(sql, *args)
-            except REFUSED as refused:
-                raise Unavailable from refused
-            except LOST as lost:
-                raise OutcomeUnknown from lost
+        return await self._run(sql, args, OutcomeUnknown)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection for more than one statement, used again even after what Postgres refused."""
+        held = await self._take()
+        is_broken = False
+        try:
+            yield held
+        except (asyncio.CancelledError, Unavailable, OutcomeUnknown, *LOST):
+            is_broken = True
+            raise
+        finally:
+            self._pool.give_back(held, broken=is_broken)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:

@@ -1,6 +1,5 @@
 """The frame around every HTTP answer: request id, limits, metrics, the contract's error body for any failure."""
 
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -51,8 +50,6 @@ def error_response(error: ApiError, request: Request) -> Response:
     headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if error.status == 408:
-        headers["Connection"] = "close"
     return json_response(error.body(request.state.request_id), status=error.status, headers=headers)
 
 
@@ -198,36 +195,26 @@ class _Frame:
             raise NotFound("No name contains a NUL character.")
 
     def _limited(self, scope: Scope, receive: Receive, caller: Caller | ApiError) -> Receive:
-        """Counts the body as it comes; over the limit, or not whole in time, it is refused before anything is done.
+        """Counts the body as it comes; over the limit it is refused before anything is done.
 
         Nobody's body is not read at all.
         """
-        limit, patience_s = self._limits.body_bytes, self._limits.body_deadline_s
+        limit = self._limits.body_bytes
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         declared = int(length) if length.isdigit() else 0
         if not declared and scope["method"] in ("GET", "DELETE"):
             return receive
-        received, ended = 0, False
-        deadline = asyncio.get_running_loop().time() + patience_s
+        received = 0
 
         async def receive_limited() -> Message:
-            nonlocal received, ended
+            nonlocal received
             if isinstance(caller, ApiError):
                 raise caller
             if declared > limit:
                 raise TooLarge(f"The body may have at most {limit} bytes.")
-            if ended:
-                return await receive()
-            try:
-                async with asyncio.timeout_at(deadline):
-                    message = await receive()
-            except TimeoutError:
-                slow = InvalidParameter(f"The body did not arrive within {patience_s:g} s.")
-                slow.status = 408
-                raise slow from None
+            message = await receive()
             if message["type"] == "http.request":
                 received += len(message.get("body", b""))
-                ended = not message.get("more_body", False)
                 if received > limit:
                     raise TooLarge(f"The body may have at most {limit} bytes.")
             return message

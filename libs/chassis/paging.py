@@ -43,7 +43,7 @@ def within_bytes(column: str, order_by: str, limit: str) -> str:
     is more. Select it from the page's rows, whose own `limit` is inside: what is beyond it must not be summed up.
     """
     through = f"sum(octet_length({column})) over (order by {order_by} rows unbounded preceding)"
-    return f"case when {through} <= greatest({limit}, octet_length({column})) then {column} end as {column}"
+    return f"case when {through} <= greatest({limit}, octet_length({column})) then {column} end"
 
 
 def encode_token(scope: Sequence[Any], cursor: Sequence[Any]) -> str:

@@ -1,7 +1,7 @@
-"""uvicorn's HTTP/1.1 with an end to every wait: for a request's head, and for a client that does not take its answer.
+"""uvicorn's HTTP/1.1 with an end to every wait: for a request's head, its body, and a client that takes no answer.
 
 httptools bounds neither the size of a head nor its time, and uvicorn lets go of an idle connection's timer at the first
-byte. A body's size and time are the frame's.
+byte. What comes whole in one piece, as nearly every request does, costs no timer. A body's size is the frame's.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._is_in_head = False
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
+        self._body_timer: asyncio.TimerHandle | None = None
         self._answer_timer: asyncio.TimerHandle | None = None
         # Until its first byte it is as idle as between two requests.
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
@@ -36,6 +37,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
         self._end_head()
+        self._end_body()
         self._end_answer()
 
     def data_received(self, data: bytes) -> None:
@@ -48,7 +50,9 @@ class BoundedHttp(HttpToolsProtocol):
                 self._refuse(error)
                 return
         elif self.cycle is not None and not self.cycle.response_complete:
-            return  # a request is under way, and its body is the frame's to wait for
+            if self.cycle.more_body and self._body_timer is None:
+                self._body_timer = self.loop.call_later(self.limits.body_deadline_s, self._refuse_slow_body)
+            return  # a request is under way
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(self.limits.head_deadline_s, self.transport.close)
 
@@ -61,8 +65,21 @@ class BoundedHttp(HttpToolsProtocol):
         self._end_head()
         super().on_headers_complete()
 
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._end_body()
+
     def send_400_response(self, msg: str) -> None:
         self._refuse(InvalidParameter("The request is not HTTP/1.1."))
+
+    def _refuse_slow_body(self) -> None:
+        """Nothing was done: what answers a request waits for its body first."""
+        if self.cycle.response_started:
+            self.transport.close()
+            return
+        error = InvalidParameter(f"The body did not arrive within {self.limits.body_deadline_s:g} s.")
+        error.status = 408
+        self._refuse(error)
 
     def _refuse(self, error: ApiError) -> None:
         body = msgspec.json.encode(error.body(str(uuid7())))
@@ -78,6 +95,11 @@ class BoundedHttp(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+    def _end_body(self) -> None:
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
 
     def pause_writing(self) -> None:
         super().pause_writing()

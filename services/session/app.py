@@ -21,6 +21,7 @@ from services.session.store import purges, retention
 from services.session.store.access import Access
 from services.session.store.erasures import Erasures
 from services.session.store.items import Items
+from services.session.store.pages import ItemPages
 from services.session.store.sessions import Sessions
 from services.session.store.transcripts import Transcripts
 
@@ -56,7 +57,7 @@ def build(settings: SessionSettings, metrics: Metrics | None = None) -> FastAPI:
             permission_routes(stores, limits),
             neighbour_routes(),
         ],
-        ItemRoutes(items, limits).routes(),
+        ItemRoutes(items, ItemPages(access, database), limits).routes(),
         OPERATIONS,
         open_paths=[CONFIG_PATH],
     )

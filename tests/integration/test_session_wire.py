@@ -14,7 +14,7 @@ import pytest
 
 from libs.contracts.limits import Limits
 from services.session.app import REVISIONS
-from services.session.store.items import NEWEST_FIRST
+from services.session.store.pages import NEWEST_FIRST
 from tests.support.servers import PostgresServer
 from tests.support.service import database, key_directory, running, until
 from tests.support.session import STORES, SessionService, session_app
@@ -193,20 +193,20 @@ async def test_the_newest_of_100_000_items_touch_no_more_than_they_are(wired: Wi
     await wired.direct.execute("vacuum analyze sessions, session_items")
 
     plan = await wired.direct.fetchval(
-        f"explain (analyze, buffers, format json) {NEWEST_FIRST}",
+        f"explain (analyze, buffers, format json) {NEWEST_FIRST.small}",
         row["store_uid"],
         "USER",
         "ana@example.com",
         "long",
         2**63 - 1,
         20,
-        Limits().page_bytes,
+        Limits().page_bytes // 20,
     )
 
     root = json.loads(plan)[0]["Plan"]
     scans = [node for node in nodes(root) if node.get("Relation Name") == "session_items"]
-    assert [node["Node Type"] for node in scans] == ["Index Scan"]
-    assert scans[0]["Actual Rows"] + scans[0].get("Rows Removed by Filter", 0) <= 25
+    assert {node["Node Type"] for node in scans} == {"Index Scan"}
+    assert sum(node["Actual Rows"] + node.get("Rows Removed by Filter", 0) for node in scans) <= 25
     assert root["Shared Hit Blocks"] + root["Shared Read Blocks"] <= 40
 
 

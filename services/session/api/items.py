@@ -1,8 +1,6 @@
 """Items. Append and list are plain routes: FastAPI's handling costs a quarter of their speed."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from uuid import UUID
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,36 +11,17 @@ from libs.chassis.http import authenticated, json_response
 from libs.chassis.idempotency import REPLAYED, IdempotencyKey
 from libs.chassis.openapi import Empty, Operation
 from libs.chassis.paging import decode_token, encode_token, page_size
-from libs.chassis.times import rfc3339
 from libs.contracts.limits import Limits
 from libs.contracts.routes import BASE, SESSION_STORES
 from services.session.api.shapes import Append, Appended, ItemPage, Popped
-from services.session.domain.ids import item_id
 from services.session.domain.queries import items_are_ascending, parse_position, parse_positions
-from services.session.domain.records import Item
 from services.session.domain.splitting import split
 from services.session.store.items import Items
+from services.session.store.pages import ItemPages
 
 PATH = f"{BASE}/{SESSION_STORES}/{{store_id}}/sessions/{{session_id}}/items"
 POSITIONS_MAX = 100
 SMALL_BYTES = 256 * 1024  # above, splitting takes more than a few milliseconds and leaves the event loop
-
-
-def item_texts(session_uid: UUID, items: Iterable[Item]) -> Iterator[str]:
-    """Each item's JSON around its `data` as it was sent."""
-    last, time = None, ""
-    for position, data, occurred_at, create_time in items:
-        if create_time != last:  # the items of one append share theirs
-            last, time = create_time, rfc3339(create_time)
-        said = f',"occurred_at":"{occurred_at}"' if occurred_at else ""
-        yield (
-            f'{{"item_id":"{item_id(session_uid, position)}","data":{data},'
-            f'"create_time":"{time}","position":{position}{said}}}'
-        )
-
-
-def items_response(items: Iterable[str], *, tail: str = "", headers: dict[str, str] | None = None) -> Response:
-    return Response(f'{{"session_items":[{",".join(items)}]{tail}}}', 200, headers, "application/json")
 
 
 OPERATIONS = (
@@ -87,8 +66,9 @@ OPERATIONS = (
 
 
 class ItemRoutes:
-    def __init__(self, items: Items, limits: Limits) -> None:
+    def __init__(self, items: Items, pages: ItemPages, limits: Limits) -> None:
         self._items = items
+        self._pages = pages
         self._limits = limits
 
     def routes(self) -> list[Route]:
@@ -110,16 +90,7 @@ class ItemRoutes:
         done = await self._items.append(
             caller, *_path(request), append.items, expected_position=append.expected_position, key=key
         )
-        return items_response(
-            item_texts(
-                done.session_uid,
-                (
-                    Item(position, item.data, item.occurred_at, done.create_time)
-                    for position, item in enumerate(append.items, done.first_position)
-                ),
-            ),
-            headers=REPLAYED if done.is_replayed else None,
-        )
+        return _response(f'{{"session_items":[{done.items}]}}', is_replayed=done.is_replayed)
 
     async def list(self, request: Request) -> Response:
         caller = await authenticated(request)
@@ -134,7 +105,7 @@ class ItemRoutes:
         cursor = decode_token(scope, query.get("page_token"), (int,))
         default = self._limits.page_default if positions is None else POSITIONS_MAX
         limit = page_size(query.get("page_size"), default=default, maximum=self._limits.page_max)
-        page = await self._items.page(
+        page = await self._pages.page(
             caller,
             store_id,
             session_id,
@@ -144,21 +115,26 @@ class ItemRoutes:
             limit=limit,
             max_bytes=self._limits.page_bytes,
         )
-        tail = "" if page.is_last else f',"next_page_token":"{encode_token(scope, [page.items[-1].position])}"'
-        return items_response(item_texts(page.session_uid, page.items), tail=tail)
+        tail = ""
+        if page.next_after is not None:
+            tail = f',"next_page_token":"{encode_token(scope, [page.next_after])}"'
+        return _response(f'{{"session_items":[{page.items}]{tail}}}')
 
     async def pop(self, request: Request) -> Response:
         caller = await authenticated(request)
         key = IdempotencyKey.of(request, caller, await request.body())
-        session_uid, item, is_replayed = await self._items.pop(caller, *_path(request), key)
-        body = f'{{"item":{next(item_texts(session_uid, [item]))}}}' if item else "{}"
-        return Response(body, 200, REPLAYED if is_replayed else None, "application/json")
+        popped = await self._items.pop(caller, *_path(request), key)
+        return _response(f'{{"item":{popped.item}}}' if popped.item else "{}", is_replayed=popped.is_replayed)
 
     async def clear(self, request: Request) -> Response:
         caller = await authenticated(request)
         through = parse_position("through", request.query_params.get("through"))
         await self._items.clear(caller, *_path(request), through=through)
         return json_response({})
+
+
+def _response(body: str, *, is_replayed: bool = False) -> Response:
+    return Response(body, 200, REPLAYED if is_replayed else None, "application/json")
 
 
 def _path(request: Request) -> tuple[str, str]:

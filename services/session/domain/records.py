@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
 from uuid import UUID
 
 
@@ -21,31 +20,27 @@ class Session:
     last_position: int
 
 
-class Item(NamedTuple):
-    """A tuple, because a page makes a hundred of them."""
-
-    position: int
-    data: str
-    occurred_at: str | None
-    create_time: datetime
-
-
 @dataclass(frozen=True, slots=True)
 class ItemPage:
-    """`is_last`: no item that was asked for comes after these."""
+    """`items` as JSON, divided by commas; more of those that were asked for come beyond the position `next_after`."""
 
-    session_uid: UUID
-    items: list[Item]
-    is_last: bool
+    items: str
+    next_after: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where an append's items went; all of them have one `create_time`."""
+    """The new items as JSON, divided by commas."""
 
-    session_uid: UUID
-    first_position: int
-    create_time: datetime
+    items: str
+    is_replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Popped:
+    """The item as JSON; None when the session had none."""
+
+    item: str | None
     is_replayed: bool = False
 
 

@@ -1,7 +1,6 @@
-"""Items: an append is one statement, a list is one statement, a pop sees what the pop before it left."""
+"""Items: an append is one statement, a pop sees what the pop before it left."""
 
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -12,15 +11,15 @@ from libs.chassis.database import Database
 from libs.chassis.errors import Aborted
 from libs.chassis.idempotency import IdempotencyKey, check_same
 from libs.chassis.outbox import OutboxRow, Relay
-from libs.chassis.paging import within_bytes
-from libs.chassis.stores import READ, WRITE
+from libs.chassis.stores import WRITE
 from libs.chassis.unit_of_work import Tx, UnitOfWork
 from libs.contracts.events import ItemsAppended
 from libs.contracts.ids import uuid7
 from services.session.domain.ids import decode_item_id, item_id
-from services.session.domain.records import Appended, Item, ItemPage
+from services.session.domain.records import Appended, Popped
 from services.session.domain.splitting import NewItem
 from services.session.store.access import GRANTED, Access, no_session
+from services.session.store.item_texts import hex_of, item_text, item_texts
 
 # The session's row comes first: its lock puts appends in order and gives the positions. The key, the items and the
 # event are fed by that update, so that without it nothing is written, and a key that was used undoes everything.
@@ -31,7 +30,8 @@ with {GRANTED}, session as (
         last_activity_time = greatest(t.last_activity_time, now())
     where t.store_uid = $1 and t.session_id = $4 and (select level from granted) >= 2
         and ($5::bigint is null or t.last_position = $5)
-    returning t.session_uid, t.actor_id, t.last_position, t.last_activity_time as create_time,
+    returning t.session_uid, {hex_of("t.session_uid")} as hex, t.actor_id, t.last_position,
+        t.last_activity_time as create_time,
         t.last_position - cardinality($8::text[]) as before
 ), keyed as (
     insert into idempotency_keys
@@ -42,6 +42,7 @@ with {GRANTED}, session as (
     insert into session_items (store_uid, session_uid, position, data, role, occurred_at, create_time)
     select $1, s.session_uid, s.before + i.n, i.data, i.role, i.occurred_at, s.create_time
     from session s, unnest($8::text[], $9::text[], $10::text[]) with ordinality as i (data, role, occurred_at, n)
+    returning position, data, occurred_at, create_time
 ), sent as (
     insert into outbox (message_id, subject, payload)
     select $11, $12, json_build_object(
@@ -49,36 +50,9 @@ with {GRANTED}, session as (
         'session_uid', session_uid, 'session_id', $4::text, 'actor_id', actor_id, 'last_position', last_position)::text
     from session returning payload
 )
-select (select level from granted) as level, s.session_uid, s.before, s.create_time, (select payload from sent)
-from (select) as one left join session s on true
+select (select level from granted) as level, (select {item_texts("(select hex from session)")} from written) as items,
+    (select payload from sent)
 """
-
-PAGE = """
-with {granted}, session as (
-    select session_uid, cleared_through from sessions
-    where store_uid = $1 and session_id = $4 and (select level from granted) >= 1
-)
-select (select level from granted) as level, s.session_uid, i.position, i.data, i.occurred_at, i.create_time
-from (select) as one left join session s on true left join lateral (
-    select position, {data}, occurred_at, create_time from (
-        select position, data, occurred_at, create_time from session_items
-        where store_uid = $1 and session_uid = s.session_uid and position > s.cleared_through and popped_at is null
-            and {where}
-        order by position {direction} limit $6
-    ) page
-) i on true
-"""
-
-
-def _page(where: str, direction: str) -> str:
-    data = within_bytes("data", f"position {direction}", "$7")
-    return PAGE.format(granted=GRANTED, where=where, direction=direction, data=data)
-
-
-OLDEST_FIRST = _page("position > $5", "asc")
-NEWEST_FIRST = _page("position < $5", "desc")
-THESE_OLDEST_FIRST = _page("position = any($5::bigint[])", "asc")
-THESE_NEWEST_FIRST = _page("position = any($5::bigint[])", "desc")
 
 # A pop with a key leaves its item behind a mark, because a repeat must be able to answer with it.
 POP = """
@@ -92,10 +66,12 @@ with newest as (
     update sessions set last_activity_time = greatest(last_activity_time, now())
     where store_uid = $1 and session_uid = $2 and exists (select from popped)
 )
-select position, data, occurred_at, create_time from popped
+select position, {item} as item from popped
 """
-POP_AWAY = POP.format(take="delete from session_items")
-POP_MARKED = POP.format(take="update session_items set popped_at = now()")
+ITEM = item_text(hex_of("$2::uuid"))
+POP_AWAY = POP.format(take="delete from session_items", item=ITEM)
+POP_MARKED = POP.format(take="update session_items set popped_at = now()", item=ITEM)
+POPPED = f"select {ITEM} from session_items where store_uid = $1 and session_uid = $2 and position = $3"
 
 CLEAR = f"""
 with {GRANTED}, session as (
@@ -111,12 +87,14 @@ with {GRANTED}, session as (
 select (select level from granted) as level, s.session_uid from (select) as one left join session s on true
 """
 
-POSITION_END = 2**63 - 1
-
-
-# Of an append that wrote nothing: its session, and what its key was used for.
-EARLIER = """
-select t.session_uid, t.last_position, k.body_sha256, k.resource, k.first_position, k.created_at
+# Of an append that wrote nothing: its session, what its key was used for, and the first answer to it.
+EARLIER = f"""
+select t.session_uid, t.last_position, k.body_sha256, k.resource, (
+    select {item_texts(hex_of("t.session_uid"))} from (
+        select k.first_position + n - 1 as position, data, occurred_at, k.created_at as create_time
+        from unnest($4::text[], $5::text[]) with ordinality as i (data, occurred_at, n)
+    ) items
+) as items
 from sessions t left join idempotency_keys k on k.store_uid = t.store_uid and k.key_sha256 = $3
 where t.store_uid = $1 and t.session_id = $2
 """
@@ -130,10 +108,6 @@ class _KeyUsed(Exception):
     def __init__(self, store_uid: UUID) -> None:
         super().__init__()
         self.store_uid = store_uid
-
-
-def _item(row: asyncpg.Record) -> Item:
-    return Item(row["position"], row["data"], row["occurred_at"], row["create_time"])
 
 
 class Items:
@@ -183,10 +157,10 @@ class Items:
                 store_uid, (written,) = await self._access.rows(caller, store_id, WRITE, statement)
             except _KeyUsed as used:
                 store_uid = used.store_uid
-            if written and written["session_uid"]:
+            if written and written["items"]:
                 self._relay.offer([OutboxRow(message_id, ItemsAppended.subject, written["payload"])])
-                return Appended(written["session_uid"], written["before"] + 1, written["create_time"])
-            last_position, first = await self._earlier(store_uid, session_id, key)
+                return Appended(written["items"])
+            last_position, first = await self._earlier(store_uid, session_id, items, key)
             if first is not None:
                 return first
             if written:
@@ -198,13 +172,20 @@ class Items:
         raise Aborted("Another request with this Idempotency-Key was undone meanwhile. Repeat it.")
 
     async def _earlier(
-        self, store_uid: UUID, session_id: str, key: IdempotencyKey | None
+        self, store_uid: UUID, session_id: str, items: Sequence[NewItem], key: IdempotencyKey | None
     ) -> tuple[int, Appended | None]:
         """The session's last position, and the first answer when this is a repeat. Raises `NotFound`.
 
         A key that was used for a session before this one of the same id has ended with it, and is forgotten.
         """
-        row = await self._database.fetchrow(EARLIER, store_uid, session_id, key and key.key_sha256)
+        row = await self._database.fetchrow(
+            EARLIER,
+            store_uid,
+            session_id,
+            key and key.key_sha256,
+            [item.data for item in items],
+            [item.occurred_at for item in items],
+        )
         if row is None:
             raise no_session(session_id)
         last_position: int = row["last_position"]
@@ -214,47 +195,10 @@ class Items:
             await self._database.write(FORGET, store_uid, key.key_sha256, row["resource"])
             return last_position, None
         check_same(row["body_sha256"], key)
-        return last_position, Appended(row["session_uid"], row["first_position"], row["created_at"], is_replayed=True)
+        return last_position, Appended(row["items"], is_replayed=True)
 
-    async def page(
-        self,
-        caller: Caller,
-        store_id: str,
-        session_id: str,
-        *,
-        is_ascending: bool,
-        after: int | None,
-        positions: Sequence[int] | None,
-        limit: int,
-        max_bytes: int,
-    ) -> ItemPage:
-        """Items beyond `after` in the asked direction, of all or of those at `positions`: as many as fit, or one."""
-        asked: Any = after
-        if positions is not None:
-            sql = THESE_OLDEST_FIRST if is_ascending else THESE_NEWEST_FIRST
-            asked = [p for p in positions if after is None or (p > after if is_ascending else p < after)]
-        elif is_ascending:
-            sql, asked = OLDEST_FIRST, after or 0
-        else:
-            sql, asked = NEWEST_FIRST, POSITION_END if after is None else after
-
-        async def statement(store_uid: UUID) -> list[asyncpg.Record]:
-            return await self._database.fetch(
-                sql, store_uid, caller.principal_type, caller.principal, session_id, asked, limit + 1, max_bytes
-            )
-
-        _, rows = await self._access.rows(caller, store_id, READ, statement)
-        session_uid = rows[0]["session_uid"]
-        if session_uid is None:
-            raise no_session(session_id)
-        found = [row for row in rows if row["position"] is not None]
-        items = [_item(row) for row in found[:limit] if row["data"] is not None]
-        return ItemPage(session_uid, items, is_last=len(items) == len(found))
-
-    async def pop(
-        self, caller: Caller, store_id: str, session_id: str, key: IdempotencyKey | None
-    ) -> tuple[UUID, Item | None, bool]:
-        """Takes the newest item away for good; None when there is none. True when `key` was used before."""
+    async def pop(self, caller: Caller, store_id: str, session_id: str, key: IdempotencyKey | None) -> Popped:
+        """Takes the newest item away for good."""
         async with self._unit_of_work.begin() as tx:
             store_uid = await self._access.store(tx, caller, store_id, WRITE)
             session = await tx.fetchrow(
@@ -266,7 +210,7 @@ class Items:
                 raise no_session(session_id)
             session_uid: UUID = session["session_uid"]
 
-            async def popped(resource: str) -> tuple[UUID, Item | None, bool] | None:
+            async def popped(resource: str) -> Popped | None:
                 return await self._popped(tx, store_uid, session_uid, resource)
 
             if key and (earlier := await idempotency.recall(tx, store_uid, key, popped)):
@@ -275,27 +219,19 @@ class Items:
             if key:
                 resource = item_id(session_uid, row["position"]) if row else str(session_uid)
                 await idempotency.claim(tx, store_uid, key, resource, popped)
-        return session_uid, _item(row) if row else None, False
+        return Popped(row["item"] if row else None)
 
-    async def _popped(
-        self, tx: Tx, store_uid: UUID, session_uid: UUID, resource: str
-    ) -> tuple[UUID, Item | None, bool] | None:
+    async def _popped(self, tx: Tx, store_uid: UUID, session_uid: UUID, resource: str) -> Popped | None:
         """What the first request took, which the session has behind a mark; None if it took from a session before."""
         of_session, position = decode_item_id(resource) or (UUID(resource), None)
         if of_session != session_uid:
             return None
         if position is None:
-            return session_uid, None, True
-        row = await tx.fetchrow(
-            "select position, data, occurred_at, create_time from session_items"
-            " where store_uid = $1 and session_uid = $2 and position = $3",
-            store_uid,
-            session_uid,
-            position,
-        )
-        if row is None:
+            return Popped(None, is_replayed=True)
+        item = await tx.fetchval(POPPED, store_uid, session_uid, position)
+        if item is None:
             raise Aborted("What the first request with this Idempotency-Key removed is gone for good.")
-        return session_uid, _item(row), True
+        return Popped(item, is_replayed=True)
 
     async def clear(self, caller: Caller, store_id: str, session_id: str, *, through: int | None) -> None:
         """Hides every item up to that position, or all there are, at once; they are purged in the background."""
