@@ -23,3 +23,4 @@ APPENDED = 3  # items that a turn of an agent adds to those
 TURN_CLIENTS = (1, 8)
 CLIENTS = (1, 8, 32)
 SESSIONS_PER_CLIENT = 10  # that appends go to, in turn
+ALONE = 8  # clients of a peer that is made to do the least it can

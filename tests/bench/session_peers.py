@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tests.bench.payload import CLIENTS
+from tests.bench.payload import ALONE, CLIENTS
 from tests.bench.peer import measured
 from tests.bench.report import Row, Target, at_least
 from tests.bench.stand import Stand
@@ -26,16 +26,21 @@ async def session_peers(stand: Stand, window_s: float) -> Peers:
 
 def peer_rows(operation: str, what: str, ours: Mapping[str, Window], peers: Peers) -> list[Row]:
     """`ours` by the number of clients; `what` is the operation as the rows call it."""
-    return [
-        Row(
-            f"{what}, {clients} client{'s' * (clients > 1)}, against {peer}",
-            "/s",
-            ours[f"{clients}"].per_s,
-            loads[f"{operation} {clients}"].per_s,
-            TARGETS.get((operation, peer, clients)),
-            f"ours over HTTP, the peer in process with a pool of 8; p50 {ours[f'{clients}'].p50_ms:.1f} ms against "
-            f"{loads[f'{operation} {clients}'].p50_ms:.1f}",
-        )
-        for peer, loads in peers.items()
-        for clients in CLIENTS
-    ]
+    rows = []
+    for peer, loads in peers.items():
+        for clients, how in (*((clients, "") for clients in CLIENTS), (ALONE, " alone")):
+            theirs, window = loads.get(f"{operation} {clients}{how}"), ours[f"{clients}"]
+            if theirs is None:
+                continue
+            rows.append(
+                Row(
+                    f"{what}, {clients} client{'s' * (clients > 1)}, against {peer}{how}",
+                    "/s",
+                    window.per_s,
+                    theirs.per_s,
+                    None if how else TARGETS.get((operation, peer, clients)),
+                    f"ours over HTTP, the peer in process with a pool of 8; p50 {window.p50_ms:.1f} ms against "
+                    f"{theirs.p50_ms:.1f}",
+                )
+            )
+    return rows
