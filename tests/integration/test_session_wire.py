@@ -15,6 +15,7 @@ import pytest
 from libs.contracts.limits import Limits
 from services.session.app import REVISIONS
 from services.session.store.pages import NEWEST_FIRST
+from tests.support.plans import nodes
 from tests.support.servers import PostgresServer
 from tests.support.service import database, key_directory, running, until
 from tests.support.session import STORES, SessionService, session_app
@@ -208,7 +209,3 @@ async def test_the_newest_of_100_000_items_touch_no_more_than_they_are(wired: Wi
     assert {node["Node Type"] for node in scans} == {"Index Scan"}
     assert sum(node["Actual Rows"] + node.get("Rows Removed by Filter", 0) for node in scans) <= 25
     assert root["Shared Hit Blocks"] + root["Shared Read Blocks"] <= 40
-
-
-def nodes(plan: Any) -> list[Any]:
-    return [plan, *(node for child in plan.get("Plans", []) for node in nodes(child))]

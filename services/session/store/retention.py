@@ -7,7 +7,7 @@ from services.session.store.sessions import remove
 BATCH = 500
 
 DUE = """
-    t.last_activity_time < now() - least(
+    t.active_in < now() - least(
         make_interval(mins => (s.options ->> 'idle_ttl_minutes')::int),
         make_interval(days => (s.options ->> 'retention_days')::int))
     and (t.last_activity_time < now() - make_interval(mins => (s.options ->> 'idle_ttl_minutes')::int)
@@ -24,7 +24,7 @@ order by s.store_uid limit 1
 
 SESSIONS = f"""
 select t.session_uid from sessions t join session_stores s on s.store_uid = t.store_uid
-where t.store_uid = $1 and {DUE} order by t.last_activity_time, t.session_uid limit $2 for update of t
+where t.store_uid = $1 and {DUE} order by t.active_in, t.session_uid limit $2 for update of t
 """
 
 

@@ -18,9 +18,10 @@ from libs.chassis.unit_of_work import Tx, UnitOfWork
 from libs.contracts.events import SessionDeleted
 from libs.contracts.ids import uuid7
 from services.session.domain.ids import decode_item_id
-from services.session.domain.queries import Order, Term
+from services.session.domain.queries import Order, OrderField, Term
 from services.session.domain.records import Session
 from services.session.store.access import GRANTED, Access, no_session
+from services.session.store.activity import active_in
 
 COLUMNS = (
     "t.session_uid, t.session_id, t.actor_id, t.parent_session_id, t.root_session_id, t.forked_from_session_id,"
@@ -55,9 +56,15 @@ with {GRANTED}
 select (select level from granted) as level, t.* from (select) as one left join (
     select {COLUMNS} from sessions t
     where t.store_uid = $1 and (select level from granted) >= 1 {{where}}
-    order by t.{{field}} {{direction}}, t.session_uid {{direction}} limit $4
+    order by {{order}} limit $4
 ) t on true
 """
+
+# By which columns a field orders, and what they are for a time.
+ORDERS: Mapping[OrderField, Mapping[str, str]] = {
+    "create_time": {"create_time": "{time}"},
+    "last_activity_time": {"active_in": active_in("{time}"), "last_activity_time": "{time}"},
+}
 
 FORK = f"""
 with copied as (
@@ -249,13 +256,15 @@ class Sessions:
             else f"t.metadata ->> {place(term.key)}::text = {place(term.value)}"
             for term in terms
         ]
+        columns = [f"t.{column}" for column in (*ORDERS[order.field], "session_uid")]
+        sign, direction = (">", "asc") if order.is_ascending else ("<", "desc")
         if after:
-            sign = ">" if order.is_ascending else "<"
-            wheres.append(f"(t.{order.field}, t.session_uid) {sign} ({place(after[0])}, {place(after[1])})")
+            time, uid = place(after[0]), place(after[1])
+            values = [value.format(time=time) for value in ORDERS[order.field].values()]
+            wheres.append(f"({', '.join(columns)}) {sign} ({', '.join([*values, uid])})")
         sql = PAGE.format(
             where="".join(f" and {where}" for where in wheres),
-            field=order.field,
-            direction="asc" if order.is_ascending else "desc",
+            order=", ".join(f"{column} {direction}" for column in columns),
         )
 
         async def statement(store_uid: UUID) -> list[asyncpg.Record]:

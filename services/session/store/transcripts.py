@@ -10,6 +10,7 @@ import asyncpg
 
 from libs.chassis.database import Database
 from libs.contracts.requests import ChangedSession, ChangedSessions, FoundSession
+from services.session.store.activity import active_in
 
 # One statement, hence one snapshot: an append that is in `last_position` has its items here. Rows are taken while
 # those before them fit into $5 bytes, so that a page of huge items is never in memory at once.
@@ -36,13 +37,14 @@ from session s left join lateral (
 ) i on true
 """
 
-CHANGED = """
+CHANGED = f"""
 select session_uid, session_id, actor_id, last_position, last_activity_time from sessions
 where store_uid = $1 and last_position > copied_through
-    and ($2::timestamptz is null or last_activity_time >= $2)
+    and ($2::timestamptz is null or active_in >= {active_in("$2")} and last_activity_time >= $2)
     and ($3::text is null or actor_id = $3)
-    and ($4::timestamptz is null or (last_activity_time, session_uid) > ($4, $5::uuid))
-order by last_activity_time, session_uid limit $6
+    and ($4::timestamptz is null
+        or (active_in, last_activity_time, session_uid) > ({active_in("$4")}, $4, $5::uuid))
+order by active_in, last_activity_time, session_uid limit $6
 """
 
 
