@@ -21,6 +21,7 @@ from libs.contracts.events import Event
 
 BATCH = 200
 QUEUE = 20_000
+LINGER_S = 0.003  # so that events of one moment leave in one write
 CLEAN_INTERVAL_S = 0.1
 SWEEP_INTERVAL_S = 1.0
 SWEEP_LIMIT = 2000
@@ -89,6 +90,7 @@ class Relay:
     async def _relay(self) -> None:
         while True:
             await self._wake.wait()
+            await asyncio.sleep(LINGER_S)
             self._wake.clear()
             while self._handed:
                 batch = [self._handed.popleft() for _ in range(min(BATCH, len(self._handed)))]
