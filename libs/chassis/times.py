@@ -1,4 +1,4 @@
-"""Times on the wire: RFC 3339 in UTC with `Z` and 6 digits, which every published client can read."""
+"""Times on the wire: RFC 3339 in UTC with `Z` and 0 or 6 digits, which every published client can read."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 def rfc3339(time: datetime) -> str:
     if time.tzinfo is not UTC:  # what comes from the database is
         time = time.astimezone(UTC)
-    return time.isoformat(timespec="microseconds")[: -len("+00:00")] + "Z"
+    return time.isoformat()[: -len("+00:00")] + "Z"
 
 
 def optional_rfc3339(time: datetime | None) -> str | None:
@@ -14,5 +14,5 @@ def optional_rfc3339(time: datetime | None) -> str | None:
 
 
 def rfc3339_sql(time: str) -> str:
-    """The same of a `timestamptz`, as SQL."""
+    """A `timestamptz` with 6 digits, as SQL."""
     return f"""to_char({time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""

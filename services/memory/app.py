@@ -27,6 +27,7 @@ from libs.contracts.requests import (
 )
 from services.memory.api.entries import entry_routes
 from services.memory.api.erasures import erasure_routes
+from services.memory.api.search import OPERATIONS, search_route
 from services.memory.api.stores import store_routes
 from services.memory.api.versions import version_routes
 from services.memory.api.watch import watch_routes
@@ -131,14 +132,19 @@ def build(settings: MemorySettings, metrics: chassis_metrics.Metrics | None = No
         EXPIRE_CHANGES,
     )
     routers = [
-        entry_routes(stores, entries, versions, search, freshness, Evidence(chassis.bus), settings.limits),
+        entry_routes(stores, entries, versions, freshness, Evidence(chassis.bus), settings.limits),
         store_routes(stores, settings.limits, indexing, embeddings, vectors),
         version_routes(stores, entries, versions, settings.limits),
         watch_routes(stores, Feed(Changes(chassis.database), wakers), settings.limits),
         erasure_routes(stores, erasures, settings.limits),
         permission_routes(stores, settings.limits),
     ]
-    app = chassis.http("Memstream memory", routers)
+    app = chassis.http(
+        "Memstream memory",
+        routers,
+        [search_route(stores, search, freshness, settings.limits)],
+        OPERATIONS,
+    )
     app.state.handlers = handlers
     app.state.erasures = erasures
     return app

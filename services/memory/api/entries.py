@@ -23,25 +23,20 @@ from services.memory.api.checks import (
     checked_filter,
     checked_moment,
     checked_path,
-    checked_query,
     checked_session,
-    checked_waiting,
     checked_waiting_query,
     entry_cursor,
-    search_limit,
     sent,
     sent_text,
 )
-from services.memory.api.requests import EntryBody, PutBody, SearchBody
-from services.memory.api.shapes import Hits, MemoryEntry, MemoryEntryPage, Nothing, answering
+from services.memory.api.requests import EntryBody, PutBody
+from services.memory.api.shapes import MemoryEntry, MemoryEntryPage, Nothing, answering
 from services.memory.api.stores import in_store
 from services.memory.api.wire import entry_body, found_body, settled_body, shape_of
 from services.memory.domain import AGENT, DREAMER
 from services.memory.evidence import Evidence
 from services.memory.freshness import Freshness, Settled
-from services.memory.search import Search
 from services.memory.store.entries import Entries
-from services.memory.store.index import Asked
 from services.memory.store.records import Found
 from services.memory.store.versions import Versions
 
@@ -53,36 +48,11 @@ def entry_routes(
     stores: Stores,
     entries: Entries,
     versions: Versions,
-    search: Search,
     freshness: Freshness,
     evidence: Evidence,
     limits: Limits,
 ) -> APIRouter:
     router = APIRouter(prefix=f"{BASE}/{MEMORY_STORES}/{{store_id}}", tags=["memory entries"])
-
-    # First of all: routes are tried in their order, and this one is asked most.
-    @router.post("/entries:search", **answering(Hits))
-    async def search_entries(store_id: str, caller: Authenticated, body: SearchBody) -> Response:
-        actor_id = check_actor(body.actor_id, limits)
-        query = checked_query(body.query, limits)
-        shape = shape_of(body.view, body.read_mask)
-        limit = search_limit(body, limits)
-        wanted = checked_filter(None, body.path_prefix, body.session_id, limits)
-        moment = checked_moment(body.as_of, body.known_at)
-        asked = Asked(actor_id, query, wanted, body.min_score or 0.0, limit)
-
-        waiting = checked_waiting(actor_id, body.wait_for, body.max_wait_ms)
-
-        async def read(uid: UUID) -> tuple[Settled | None, list[Found]]:
-            settled = None if waiting is None else await freshness.wait(caller, uid, *waiting)
-            if moment is None:
-                return settled, await search.search(caller, uid, asked)
-            return settled, await search.search_then(caller, uid, asked, moment)
-
-        settled, found = await in_store(stores, caller, store_id, read)
-        shaped = [shape(found_body(store_id, hit)) for hit in found]
-        results = [{"managed_memory_entry": each, "score": hit.score} for each, hit in zip(shaped, found, strict=True)]
-        return json_response({"results": results, "managed_memory_entries": shaped} | settled_body(settled))
 
     @router.post("/entries", **answering(MemoryEntry), openapi_extra=TAKES_KEY)
     async def create_entry(

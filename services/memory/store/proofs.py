@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.ids import uuid7
 from services.memory.domain import Entry
@@ -37,20 +39,11 @@ class Proof:
     available: bool | None = None
 
 
+_PROOFS = msgspec.json.Decoder(list[Proof])
+
+
 def proofs_from(evidence: str | None) -> list[Proof]:
-    rows: list[dict[str, Any]] = json.loads(evidence) if evidence else []
-    return [
-        Proof(
-            session_store_uid=UUID(row["session_store_uid"]),
-            session_store_id=row["session_store_id"],
-            session_uid=UUID(row["session_uid"]),
-            session_id=row["session_id"],
-            positions=row["positions"],
-            said_by=row["said_by"],
-            said_at=datetime.fromisoformat(row["said_at"]),
-        )
-        for row in rows
-    ]
+    return _PROOFS.decode(evidence) if evidence else []
 
 
 async def support(tx: Tx, slot: Entry, store_uid: UUID, version: int, proofs: Sequence[Proof]) -> None:
