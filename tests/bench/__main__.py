@@ -25,6 +25,7 @@ from tests.bench.distilled import (
     cost_rows,
     reference_rows,
 )
+from tests.bench.fairness import fairness_rows
 from tests.bench.freshness import freshness_rows
 from tests.bench.growth import crowd_rows, growth_rows
 from tests.bench.lanes import lane_rows
@@ -141,6 +142,10 @@ class Bench:
             self._add(await backlog_rows(whole))
             if conversations is not None:
                 self._add(await builtin_rows(whole, conversations))
+        if self._full:
+            self._say("one workspace beside another's 10,000 lanes")
+            async with stand(*SERVICES) as whole:
+                self._add(await fairness_rows(whole))
         self._say("with a scripted model")
         async with scripted_model() as model:
             variables = {"OPENAI_BASE_URL": model.url, "MODEL": "scripted"}

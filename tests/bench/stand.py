@@ -19,7 +19,7 @@ import httpx
 from libs.contracts.routes import BASE
 from services.standalone.databases import make_databases, migrate
 from services.standalone.embedded import EmbeddedNats, EmbeddedPostgres, free_port
-from tests.support.service import Keys, key_directory, until
+from tests.support.service import WORKSPACE, Keys, key_directory, until
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build"  # on the disk of `.memstream`: a RAM disk would make fsync free
@@ -80,6 +80,7 @@ class Service:
 class Stand:
     services: Mapping[str, Service]
     headers: dict[str, str]
+    neighbour: dict[str, str]  # of another workspace
     postgres_dsn: str
     limit_dsn: str
     peers_dsn: str
@@ -142,6 +143,7 @@ async def stand(
             made = Stand(
                 running,
                 keys.header(),
+                keys.header(workspace=WORKSPACE + 1),
                 postgres.dsn(),
                 postgres.dsn(LIMIT_DATABASE),
                 postgres.dsn(PEERS_DATABASE),
