@@ -28,6 +28,7 @@ from tests.bench.distilled import (
 from tests.bench.fairness import fairness_rows
 from tests.bench.freshness import freshness_rows
 from tests.bench.growth import crowd_rows, growth_rows
+from tests.bench.kills import kill_rows
 from tests.bench.lanes import lane_rows
 from tests.bench.langgraph_turns import langgraph_rows
 from tests.bench.large import large_rows
@@ -93,6 +94,9 @@ class Bench:
                     self._say(f"append → searchable at {per_s}/s with {replicas} distillers")
                     async with stand(*SERVICES, distillers=replicas) as whole:
                         self._add(await freshness_rows(whole, per_s, replicas=replicas))
+                self._say("one of two distillers is killed")
+                async with stand(*SERVICES, distillers=2) as whole:
+                    self._add(await kill_rows(whole))
         if "distilling" in self._groups:
             await self._distilling()
         if "recall" in self._groups:

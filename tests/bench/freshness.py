@@ -157,14 +157,19 @@ class Freshness:
             self._missed.append(repr(failed))
 
 
-async def freshness_rows(
-    stand: Stand, per_s: int = PER_S, *, model: str = "builtin.extractive", replicas: int = 1, latency_ms: float = 0
-) -> list[Row]:
-    """`latency_ms` is the model's own, which no figure counts."""
+async def stream_to_memory(stand: Stand) -> None:
+    """A memory store, and a pipeline that fills it without a quiet period."""
     await stand.post("memory", "/memory-stores", {"display_name": MEMORY_STORE})
     policy = {"trigger": "CONTINUOUS", "quiet_period_s": 0}
     stores = {"session_store": SESSION_STORE, "memory_store": MEMORY_STORE}
     await stand.post("distiller", "/memory-pipelines", {**stores, "dreamer_policy": policy})
+
+
+async def freshness_rows(
+    stand: Stand, per_s: int = PER_S, *, model: str = "builtin.extractive", replicas: int = 1, latency_ms: float = 0
+) -> list[Row]:
+    """`latency_ms` is the model's own, which no figure counts."""
+    await stream_to_memory(stand)
     async with (
         connections(stand.url("session"), CONNECTIONS) as session,
         connections(stand.url("memory"), CONNECTIONS) as memory,
