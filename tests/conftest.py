@@ -1,6 +1,8 @@
 """Servers for the whole suite; what belongs to one service is in `tests/support`."""
 
+import gc
 import os
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -17,7 +19,21 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if name.startswith(SETTING_PREFIXES) or name in SETTINGS:
             del os.environ[name]
+    # Workers, and the hundred programs that tests start, would compile thousands of modules each time.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     logs.configure("warning")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Faults first: they wait more than they work, so that the other worker's tests have the processors."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/fault/"))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: no collection of garbage need look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
