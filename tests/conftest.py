@@ -3,12 +3,13 @@
 import gc
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from libs.chassis import logs
 from tests.support.servers import NatsServer, PostgresServer, nats_server, postgres_server
+from tests.support.standalone import StandaloneProcess, standalone_process
 
 SETTING_PREFIXES = ("MEMSTREAM_", "DATABASE_URL", "NATS_URL", "OPENAI_")
 SETTINGS = {"MODEL", "MODELS_FILE", "HTTP_PORT", "KEY_DIR", "JWKS_URL", "LOG_LEVEL"}
@@ -46,3 +47,10 @@ async def postgres() -> AsyncIterator[PostgresServer]:
 async def nats() -> AsyncIterator[NatsServer]:
     async with nats_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def standalone() -> Iterator[StandaloneProcess]:
+    """One running Memstream for each worker; its tests keep apart by the names of their stores."""
+    with standalone_process() as process:
+        yield process
