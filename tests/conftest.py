@@ -1,12 +1,15 @@
 """Servers for the whole suite; what belongs to one service is in `tests/support`."""
 
+import gc
 import os
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from libs.chassis import logs
 from tests.support.servers import NatsServer, PostgresServer, nats_server, postgres_server
+from tests.support.standalone import StandaloneProcess, standalone_process
 
 SETTING_PREFIXES = ("MEMSTREAM_", "DATABASE_URL", "NATS_URL", "OPENAI_")
 SETTINGS = {"MODEL", "MODELS_FILE", "HTTP_PORT", "KEY_DIR", "JWKS_URL", "LOG_LEVEL"}
@@ -17,7 +20,21 @@ def pytest_configure() -> None:
     for name in list(os.environ):
         if name.startswith(SETTING_PREFIXES) or name in SETTINGS:
             del os.environ[name]
+    # Workers, and the hundred programs that tests start, would compile thousands of modules each time.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     logs.configure("warning")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Faults first: they wait more than they work, so that the other worker's tests have the processors."""
+    items.sort(key=lambda item: not item.nodeid.startswith("tests/fault/"))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: no collection of garbage need look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -30,3 +47,10 @@ async def postgres() -> AsyncIterator[PostgresServer]:
 async def nats() -> AsyncIterator[NatsServer]:
     async with nats_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def standalone() -> Iterator[StandaloneProcess]:
+    """One running Memstream for each worker; its tests keep apart by the names of their stores."""
+    with standalone_process() as process:
+        yield process

@@ -13,7 +13,7 @@ from tests.bench.payload import RELOADED
 from tests.bench.peer import measured
 from tests.bench.report import Row, at_most
 from tests.bench.stand import SESSION_STORE, Stand
-from tests.bench.windows import Window, side_by_side
+from tests.bench.windows import FEWER, Window, side_by_side
 from tests.support.counted import CountedTransport, Traffic
 
 CLIENTS = (1, 8)
@@ -28,7 +28,7 @@ async def langgraph_rows(stand: Stand, window_s: float) -> list[Row]:
             f"{clients}": [await turns(saver, f"turn-{clients}-{client}") for client in range(clients)]
             for clients in CLIENTS
         }
-        found = await side_by_side(loads, window_s)
+        found = await side_by_side(loads, window_s, windows=FEWER)
     wire = CountedTransport()
     with AgentKitClient(base_url=stand.url("session"), token=token, http_transport=wire) as client:
         costs = await asyncio.to_thread(_costs, Threads(client, SESSION_STORE, transcript=False), wire)

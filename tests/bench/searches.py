@@ -24,7 +24,7 @@ from tests.bench.peers.corpus import ACTORS, CLIENTS, ENTRIES, HITS, QUERIES, ac
 from tests.bench.report import Row, at_least
 from tests.bench.stand import ENTRIES as ENTRIES_PATH
 from tests.bench.stand import MEMORY_STORE, Stand
-from tests.bench.windows import Step, side_by_side
+from tests.bench.windows import FEWER, Step, side_by_side
 from tests.support.service import WORKSPACE
 
 SIZES = (10, 1_000, 10_000)
@@ -100,7 +100,7 @@ async def search_rows(stand: Stand, window_s: float, *, full: bool) -> list[Row]
         await filling.fill(f"n{size}", statements(size))
         async with connections(stand.url("memory"), 1) as [one]:
             steps = {"ours": [searching(stand, one, itertools.repeat(f"n{size}"))]}
-            found = (await side_by_side(steps, window_s))["ours"]
+            found = (await side_by_side(steps, window_s, windows=FEWER))["ours"]
         note = f"{PARTS}; 1 client, {HITS} hits, queries of 4 words, {found.per_s:.0f}/s"
         for name, figure in (("p50", found.p50_ms), ("p95", found.p95_ms)):
             rows.append(Row(f"search, {size:,} entries of one actor, {name}", "ms", figure, None, None, note))
@@ -149,7 +149,7 @@ async def _put_row(stand: Stand, window_s: float) -> Row:
 
     async with connections(stand.url("memory"), CLIENTS) as opened:
         clients = [client(number, each) for number, each in enumerate(opened)]
-        found = (await side_by_side({"ours": clients}, window_s))["ours"]
+        found = (await side_by_side({"ours": clients}, window_s, windows=FEWER))["ours"]
     note = f"{PARTS}; {CLIENTS} clients, an actor each, p50 {found.p50_ms:.1f} ms, p95 {found.p95_ms:.1f} ms"
     return Row("entries put", "/s", found.per_s, None, None, note)
 

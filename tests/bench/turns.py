@@ -10,7 +10,7 @@ from tests.bench.payload import APPENDED, ITEMS, RELOADED, TURN_CLIENTS
 from tests.bench.peer import measured
 from tests.bench.report import Row
 from tests.bench.stand import SESSION_STORE, Stand
-from tests.bench.windows import Step, Window, side_by_side
+from tests.bench.windows import FEWER, Step, Window, side_by_side
 
 
 async def turn_rows(stand: Stand, window_s: float) -> list[Row]:
@@ -29,7 +29,7 @@ async def turn_rows(stand: Stand, window_s: float) -> list[Row]:
         for number in range(max(TURN_CLIENTS)):
             await session_store(f"turn-{number}", store=SESSION_STORE, client=client).add_items(items)
         loads = {f"{count}": [turn(f"turn-{number}") for number in range(count)] for count in TURN_CLIENTS}
-        ours = await side_by_side(loads, window_s)
+        ours = await side_by_side(loads, window_s, windows=FEWER)
     told = await measured("sqlalchemy_turn", stand.peers_dsn, str(window_s))
     peer = {count: Window(**window) for count, window in told.items()}
     return [

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,13 +12,7 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import Capability
 
 from memstream.langgraph import MemstreamSaver
-from tests.support.standalone import StandaloneProcess, standalone_process
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[StandaloneProcess]:
-    with standalone_process() as process:
-        yield process
+from tests.support.standalone import StandaloneProcess
 
 
 class Blocking(BaseCheckpointSaver[str]):
@@ -55,12 +49,12 @@ class Blocking(BaseCheckpointSaver[str]):
 
 
 @pytest.mark.parametrize("kind", ["awaited", "blocking"])
-async def test_every_capability_conforms(running: StandaloneProcess, kind: str) -> None:
+async def test_every_capability_conforms(standalone: StandaloneProcess, kind: str) -> None:
     async def made() -> AsyncGenerator[BaseCheckpointSaver[str], None]:
         name = f"t-{uuid.uuid4().hex[:12]}"
-        with running.client() as client:
+        with standalone.client() as client:
             client.session_stores.create(name)
-        with MemstreamSaver(name, running.url, running.token) as saver:
+        with MemstreamSaver(name, standalone.url, standalone.token) as saver:
             async with saver:
                 yield saver if kind == "awaited" else Blocking(saver)
 

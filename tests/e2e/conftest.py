@@ -1,4 +1,4 @@
-"""One running Memstream for each worker of the end-to-end tests; tests keep apart by the names of their stores."""
+"""A client of the worker's Memstream; tests keep apart by the names of their stores."""
 
 import uuid
 from collections.abc import Iterator
@@ -6,13 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from memstream.client import AgentKitClient
-from tests.support.standalone import StandaloneProcess, standalone_process
-
-
-@pytest.fixture(scope="session")
-def standalone() -> Iterator[StandaloneProcess]:
-    with standalone_process() as process:
-        yield process
+from tests.support.standalone import StandaloneProcess
 
 
 @pytest.fixture(scope="session")

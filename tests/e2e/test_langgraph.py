@@ -31,6 +31,7 @@ from tests.support.counted import CountedTransport, Traffic
 from tests.support.standalone import StandaloneProcess
 
 CHECKPOINTS_A_TURN = 4  # of the counting graph: its input, what comes before the first node, and behind each of two
+LENGTHS = (10, 100, 400)  # checkpoints of a thread: in one page of items, at its end, and over many
 METADATA: CheckpointMetadata = {"source": "loop", "step": 0, "parents": {}}
 
 
@@ -131,7 +132,7 @@ def test_an_interrupt_resumes_in_another_process(store: str, monkeypatch: pytest
 def test_what_a_turn_costs_does_not_grow_with_the_thread(
     standalone: StandaloneProcess, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lengths = [checkpoints // CHECKPOINTS_A_TURN for checkpoints in (10, 100, 1000)]
+    lengths = [checkpoints // CHECKPOINTS_A_TURN for checkpoints in LENGTHS]
     wire = CountedTransport()
     monkeypatch.setattr(connections, "AgentKitClient", partial(AgentKitClient, http_transport=wire))
     warm: dict[int, Traffic] = {}
@@ -142,7 +143,7 @@ def test_what_a_turn_costs_does_not_grow_with_the_thread(
         assert state["count"] == (number + 1) * 2
 
     with MemstreamSaver(store, standalone.url, standalone.token) as saver:
-        for number in range(1 + 1000 // CHECKPOINTS_A_TURN):
+        for number in range(lengths[-1] + 1):
             turn(saver, number)
             taken = wire.take()
             if number in lengths:

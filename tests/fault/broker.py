@@ -8,6 +8,8 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
+from libs.contracts.topology import Consumer
+
 CONNECT_TIMEOUT_S = 10
 FETCH_TIMEOUT_S = 1
 
@@ -24,6 +26,13 @@ async def connected(url: str) -> AsyncIterator[Client]:
 async def publish(stream: JetStreamContext, subject: str, payload: bytes | str) -> None:
     """Without a message id, so that the broker takes it for a new message."""
     await stream.publish(subject, payload.encode() if isinstance(payload, str) else payload)
+
+
+async def redelivers_after(stream: JetStreamContext, consumer: Consumer, seconds: float) -> None:
+    """Also what is waiting for its acknowledgement now; until its service starts again and sets its own time."""
+    config = (await stream.consumer_info(consumer.stream, consumer.durable)).config
+    config.ack_wait = seconds
+    await stream.add_consumer(consumer.stream, config)
 
 
 async def published(stream: JetStreamContext, subject: str) -> list[bytes]:

@@ -12,7 +12,7 @@ from tests.support.embedder import Embedder, embedder
 from tests.support.servers import PostgresServer
 from tests.support.service import until
 
-FACTS = 500
+FACTS = 300  # three kills, each after sixty more
 STORE = f"{BASE}/memory-stores/{MEMORY_STORE}"
 KILLS = 3
 

@@ -5,6 +5,9 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
+from libs.contracts.events import MemoriesDistilled
+from libs.contracts.topology import consumers_of
+from tests.fault.broker import connected, redelivers_after
 from tests.support.cluster import Cluster, cluster
 from tests.support.ledger import Ledger
 from tests.support.load import Load, judged
@@ -12,6 +15,7 @@ from tests.support.servers import PostgresServer
 from tests.support.service import until
 
 NO_HELP = {"distiller": {"SWEEP_INTERVAL_S": "3600", "UNANSWERED_AFTER_S": "3600"}}
+QUICKLY_S = 2.0
 WAITING = (
     "select count(*) from pg_locks l join pg_database d on d.oid = l.database"
     " where d.datname = current_database() and not l.granted"
@@ -77,6 +81,9 @@ async def test_the_broker_alone_brings_again_what_was_not_committed(
             await running.halt("memory")
         running.resume("memory")
         await running.ready()
+        async with connected(running.nats.url) as client:
+            consumer = next(each for each in consumers_of("memory") if each.event is MemoriesDistilled)
+            await redelivers_after(client.jetstream(), consumer, QUICKLY_S)
 
         await judged(running, ledger)
         assert await applied(running, actor) == 1

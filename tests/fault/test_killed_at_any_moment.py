@@ -31,7 +31,7 @@ async def kill_in_rounds(running: Cluster, rounds: int, rng: random.Random) -> N
 async def test_nothing_is_lost_or_doubled_when_any_process_is_killed_at_any_moment(
     postgres: PostgresServer, ledger: Ledger, seed: int, is_soak: bool
 ) -> None:
-    rounds, replicas = (67, {"distiller": 2, "memory": 2}) if is_soak else (7, {})
+    rounds, replicas = (67, {"distiller": 2, "memory": 2}) if is_soak else (5, {})
 
     async with cluster(postgres, replicas=replicas, seed=seed) as running:
         load = Load(running, ledger, seed)

@@ -36,7 +36,7 @@ async def append(running: Cluster, actor: str) -> None:
 
 @pytest.mark.parametrize("replicas", [1, 3])
 async def test_a_replay_goes_on_after_any_kill_and_swaps_each_actor_whole(
-    postgres: PostgresServer, replicas: int, seed: int
+    postgres: PostgresServer, replicas: int, seed: int, is_soak: bool
 ) -> None:
     async with scripted_model() as model:
         own = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none", "MODEL": "scripted", "BATCH_LINES": "2"}
@@ -54,7 +54,7 @@ async def test_a_replay_goes_on_after_any_kill_and_swaps_each_actor_whole(
             rng = random.Random(seed)
 
             async def kill() -> None:
-                for _ in range(5):
+                for _ in range(5 if is_soak else 3):
                     await asyncio.sleep(rng.uniform(0.2, 1.0))
                     running.kill(rng.choice(("distiller", "memory")))
                     await running.ready()

@@ -102,7 +102,7 @@ async def test_replicas_that_die_and_stop_under_load_lose_double_and_halve_nothi
     async with cluster(postgres, replicas={"session": replicas}, seed=seed) as running, edge_of(running):
         load = Load(running, ledger, seed, pause_s=0.02)
         await running.make_session(SHARED, SHARED)
-        ending = asyncio.create_task(end_each(running, 30 if is_soak else 6))
+        ending = asyncio.create_task(end_each(running, 30 if is_soak else 4))
         walks, *_ = await asyncio.gather(
             read_along(running, ending.done), load.run(lambda _: ending.done()), write_together(load, ending.done)
         )

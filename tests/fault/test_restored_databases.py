@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,12 +13,6 @@ from tests.support.servers import PostgresServer
 from tests.support.service import until
 
 CLI = (sys.executable, "-c", "from memstream.cli import main; main()")
-
-
-@pytest.fixture
-async def own(postgres: PostgresServer, seed: int) -> AsyncIterator[Cluster]:
-    async with cluster(postgres, seed=seed) as running:
-        yield running
 
 
 async def repair(running: Cluster) -> str:
@@ -44,52 +37,50 @@ async def remembered(running: Cluster, *actors: str) -> list[dict[str, Any]]:
     ]
 
 
-async def test_an_older_distiller_distils_again_and_doubles_nothing(own: Cluster, ledger: Ledger, seed: int) -> None:
-    load = Load(own, ledger, seed)
+async def test_an_older_distiller_distils_again_and_doubles_nothing(running: Cluster, load: Load) -> None:
     await load.run(lambda done: done == 2)
-    assert await own.at_rest()
-    dump = await own.dump("distiller")
+    assert await running.at_rest()
+    dump = await running.dump("distiller")
     await load.run(lambda done: done == 2)
-    assert await own.at_rest()
+    assert await running.at_rest()
 
-    await own.restore("distiller", dump)
+    await running.restore("distiller", dump)
     await load.run(lambda done: done == 1)
 
-    await judged(own, ledger)
+    await judged(running, load.ledger)
 
 
 async def test_an_older_memory_gets_back_what_it_lost_with_the_same_ids_and_versions(
-    own: Cluster, ledger: Ledger, seed: int
+    running: Cluster, load: Load
 ) -> None:
-    load = Load(own, ledger, seed)
     await load.run(lambda done: done == 2)
-    await own.make_session("mira-1", "mira")
+    await running.make_session("mira-1", "mira")
     said = ["I work at Northwind.", "I live in Paris.", "I work at Contoso now.", "I moved to Lyon.", "I live in Lyon."]
     dump = ""
     for number, text in enumerate(said):
         if number == 1:
-            dump = await own.dump("memory")
+            dump = await running.dump("memory")
         body = {"items": [{"data": {"type": "message", "role": "user", "content": text}}]}
-        await own.answer(
+        await running.answer(
             "POST",
             "/api/2.0/agents/session-stores/chats/sessions/mira-1/items:append",
             json=body,
             headers={"Idempotency-Key": str(number)},
         )
-        assert await own.at_rest()
+        assert await running.at_rest()
     await load.run(lambda done: done == 2)
-    assert await own.at_rest()
-    actors = ["mira", *sorted(ledger.actors)]
-    before = await remembered(own, *actors)
+    assert await running.at_rest()
+    actors = ["mira", *sorted(load.ledger.actors)]
+    before = await remembered(running, *actors)
 
-    await own.restore("memory", dump)
-    assert len(await remembered(own, *actors)) < len(before)
-    first, second = await repair(own), await repair(own)
+    await running.restore("memory", dump)
+    assert len(await remembered(running, *actors)) < len(before)
+    first, second = await repair(running), await repair(running)
 
-    assert await remembered(own, *actors) == before
+    assert await remembered(running, *actors) == before
     assert " 0 of " in second.split(";")[1], second
     assert " 0 of " not in first.split(";")[1], first
-    await judged(own, ledger)
+    await judged(running, load.ledger)
 
 
 @pytest.mark.parametrize("with_repair", [False, True], ids=["by the sweep", "with a repair"])

@@ -103,7 +103,7 @@ async def _connected(dsn: str) -> AsyncIterator[Any]:
 
 
 async def test_the_published_client_never_writes_twice_when_answers_are_lost(broken: Broken, is_soak: bool) -> None:
-    attempts = 100 if is_soak else 20
+    attempts = 100 if is_soak else 8
     written = []
 
     for n in range(attempts):

@@ -80,7 +80,7 @@ async def server(postgres: PostgresServer) -> AsyncIterator[Server]:
     with key_directory() as keys:
         async with database(postgres, "session", REVISIONS) as dsn:
             app = session_app(dsn, keys, limits=LIMITS)
-            async with served(app) as url:
+            async with served(app, keep_alive_s=1) as url:
                 yield Server(httpx.URL(url), keys, app)
 
 

@@ -5,6 +5,7 @@ edge does, by `owner_of`, to each replica of the owner in turn.
 """
 
 import asyncio
+import atexit
 import itertools
 import json
 import os
@@ -19,6 +20,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -103,6 +105,14 @@ class Forker:
         return int(self._process.stdout.readline())
 
 
+@cache
+def _forker() -> Forker:
+    """One for all clusters of a worker: it imports everything, which takes longer than a cluster's start."""
+    forker = Forker()
+    atexit.register(forker.close)
+    return forker
+
+
 @dataclass(eq=False)
 class Replica:
     """One process of a service, on a port that stays the same over restarts."""
@@ -168,7 +178,7 @@ class Cluster:
         self._rng = rng
         self._turns = {service: itertools.cycle(self.of(service)) for service in SERVICES if self.of(service)}
         self._halted: set[str] = set()
-        self._dumps: list[str] = []
+        self._dumps: set[str] = set()
         self._client = httpx.AsyncClient(
             headers=keys.header(), timeout=10, limits=httpx.Limits(max_connections=100, max_keepalive_connections=50)
         )
@@ -232,7 +242,7 @@ class Cluster:
         name = urlsplit(self.dsns[service]).path.lstrip("/")
         dump = f"{name}_dump"
         await copy_database(self.postgres, name, self.postgres.dsn(dump))
-        self._dumps.append(dump)
+        self._dumps.add(dump)
         self.resume(service)
         await self.ready()
         return dump
@@ -496,8 +506,6 @@ async def cluster(
     async with AsyncExitStack() as stack:
         keys = stack.enter_context(key_directory())
         nats = await stack.enter_async_context(own_nats())
-        forker = Forker()
-        stack.callback(forker.close)
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="memstream-logs-")))
         dsns = {
             service: await stack.enter_async_context(database(postgres, service, revisions(service)))
@@ -508,7 +516,7 @@ async def cluster(
                 service,
                 _environment(service, dsns[service], nats, keys, settings),
                 logs / f"{service}-{number}.log",
-                forker,
+                _forker(),
                 kill_points,
             )
             for service in SERVICES

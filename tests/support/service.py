@@ -92,8 +92,8 @@ async def running(app: FastAPI, keys: Keys, *, bus: bool = False) -> AsyncIterat
 
 
 @asynccontextmanager
-async def served(app: FastAPI) -> AsyncIterator[str]:
-    """The base URL of an app behind a real uvicorn on a free port, ready."""
+async def served(app: FastAPI, *, keep_alive_s: int = 5) -> AsyncIterator[str]:
+    """The base URL of an app behind a real uvicorn on a free port, ready. `keep_alive_s`: for who asks nothing more."""
     port = free_port()
     config = uvicorn.Config(
         app,
@@ -103,6 +103,7 @@ async def served(app: FastAPI) -> AsyncIterator[str]:
         log_config=None,
         access_log=False,
         lifespan="on",
+        timeout_keep_alive=keep_alive_s,
     )
     server = uvicorn.Server(config)
     server.capture_signals = nullcontext  # type: ignore[assignment]  # pytest keeps its own handlers

@@ -1,9 +1,12 @@
-"""mem0 (`infer=False`) on pgvector: `mem0_search.py DSN SECONDS` fills it, searches, and prints one line of JSON."""
+"""mem0 (`infer=False`) on pgvector: `mem0_search.py DSN SECONDS` fills it, searches, and prints one line of JSON.
+
+What is filled in is what `add` makes of it, written at once: alone, each takes two writes to the disk.
+"""
 
 import os
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict
 from typing import Any
 
 from tests.bench.peers.corpus import CLIENTS, DIMENSIONS, ENTRIES, HITS, actor, measure_threads, statements, vector
@@ -31,17 +34,19 @@ def main(dsn: str, seconds: float) -> None:
         "minconn": CLIENTS,
         "maxconn": CLIENTS,
     }
-    memory = Memory.from_config({"vector_store": {"provider": "pgvector", "config": postgres}})
+    store = {"provider": "pgvector", "config": postgres}
+    memory = Memory.from_config({"vector_store": store, "history_db_path": ":memory:"})
     memory.embedding_model = Bag()
+    rows: defaultdict[str, list[Any]] = defaultdict(list)
 
-    def add(numbered: tuple[int, str]) -> None:
-        number, statement = numbered
+    def gather(**row: list[Any]) -> None:
+        for name, values in row.items():
+            rows[name] += values
+
+    insert, memory.vector_store.insert = memory.vector_store.insert, gather
+    for number, statement in enumerate(statements(ENTRIES)):
         memory.add(statement, user_id=actor(number), infer=False)
-
-    first, *others = enumerate(statements(ENTRIES))
-    add(first)  # makes the table, which two at once would both do
-    with ThreadPoolExecutor(CLIENTS) as clients:
-        list(clients.map(add, others))
+    insert(**rows)
     measure_threads(lambda who, query: memory.search(query, filters={"user_id": who}, top_k=HITS), seconds)
 
 
