@@ -6,7 +6,7 @@ Everything before the last step may be repeated at no harm; the last is one tran
 from uuid import UUID
 
 from libs.chassis.outbox import OutboxRow, Relay
-from libs.contracts.events import Change, MemoriesDistilled
+from libs.contracts.events import Change
 from libs.contracts.ids import uuid7
 from services.distiller.access import Access
 from services.distiller.consolidation.consolidator import Consolidator
@@ -17,6 +17,7 @@ from services.distiller.domain import (
     Overlaps,
     Pipeline,
     Question,
+    batch_of,
     changes_of,
     known_entries,
 )
@@ -119,16 +120,11 @@ class Distiller:
         question: Question,
         changes: list[Change],
     ) -> None:
-        event = MemoriesDistilled(
-            event_id=batch_id,
-            workspace_id=pipeline.workspace_id,
-            batch_id=batch_id,
-            store_uid=pipeline.memory_store_uid,
-            actor_id=lease.actor_id,
-            pipeline_uid=pipeline.pipeline_uid,
+        event = batch_of(
+            pipeline,
+            batch_id,
+            lease.actor_id,
             run_id=lease.run_id,
-            session_store_uid=pipeline.session_store_uid,
-            session_store_id=pipeline.session_store_id,
             source_epoch=question.source_epoch,
             memory_epoch=question.memory_epoch,
             oldest_appended_at=question.oldest_appended_at,

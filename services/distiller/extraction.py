@@ -18,6 +18,7 @@ from services.distiller.domain import (
     ProviderFailure,
     Question,
     Truncated,
+    batch_of,
     changes_of,
     known_entries,
 )
@@ -54,6 +55,10 @@ class Extraction:
     memory_store_uid: UUID
     instructions: str | None
     dry_run: bool
+
+    @property
+    def pipeline_uid(self) -> UUID:
+        return NO_PIPELINE
 
 
 class Extractor:
@@ -148,19 +153,12 @@ class Extractor:
         now = datetime.now(UTC)
         if wanted.dry_run or not changes:
             return [Extracted(change, None, now) for change in changes if change.op == "set"]
-        batch_id = uuid7()
-        batch = MemoriesDistilled(
-            event_id=batch_id,
-            workspace_id=wanted.workspace_id,
-            batch_id=batch_id,
-            store_uid=wanted.memory_store_uid,
-            actor_id=wanted.session.actor_id,
-            pipeline_uid=NO_PIPELINE,
-            session_store_uid=wanted.session_store_uid,
-            session_store_id=wanted.session_store_id,
+        batch = batch_of(
+            wanted,
+            uuid7(),
+            wanted.session.actor_id,
             source_epoch=question.source_epoch,
             memory_epoch=question.memory_epoch,
-            oldest_appended_at=None,
             ranges=question.ranges,
             changes=changes,
         )

@@ -28,7 +28,7 @@ from libs.contracts.requests import (
     RelatedEntries,
     Transcript,
 )
-from services.distiller.domain import AGAIN_LIMIT, Pipeline
+from services.distiller.domain import AGAIN_LIMIT, Pipeline, batch_of
 from services.distiller.store import Batches, Lanes
 from services.distiller.store.batches import Settled
 
@@ -79,21 +79,13 @@ class Restored:
         related: Related = await self._ask(
             RelatedEntries(store_uid=pipeline.memory_store_uid, actor_id=actor_id, texts=[]), Related
         )
-        batch_id = uuid7()
-        event = MemoriesDistilled(
-            event_id=batch_id,
-            workspace_id=pipeline.workspace_id,
-            batch_id=batch_id,
-            store_uid=pipeline.memory_store_uid,
-            actor_id=actor_id,
-            pipeline_uid=pipeline.pipeline_uid,
-            session_store_uid=pipeline.session_store_uid,
-            session_store_id=pipeline.session_store_id,
+        event = batch_of(
+            pipeline,
+            uuid7(),
+            actor_id,
             source_epoch=transcript.epoch,
             memory_epoch=related.epoch,
-            oldest_appended_at=None,
             ranges=[begun],
-            changes=[],
             rewound=True,
         )
         row = OutboxRow.of(event)

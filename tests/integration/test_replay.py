@@ -476,7 +476,7 @@ async def test_nobody_sees_a_replay_at_work_and_its_parent_pays(opened: Open, mo
 async def test_an_actor_whose_replay_fails_keeps_what_it_had_and_the_others_are_swapped(
     opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.distiller.domain.LANE_DELAYS_S", (0.0,))
+    monkeypatch.setattr("services.distiller.domain.lanes.LANE_DELAYS_S", (0.0,))
     monkeypatch.setattr("services.distiller.lanes.LANE_DELAYS_S", (0.0,))
 
     async def fails_for_ana(body: dict[str, Any]) -> Response:

@@ -12,7 +12,7 @@ from uuid import UUID
 from libs.chassis.errors import ApiError, Reject, Retry
 from libs.chassis.logs import logger
 from libs.chassis.outbox import OutboxRow, Relay
-from libs.contracts.events import MemoriesDistilled, Rewrite
+from libs.contracts.events import Rewrite
 from libs.contracts.limits import CHANGES_PER_BATCH
 from libs.contracts.requests import EntriesRead, ReadEntries, Related, RelatedEntries, RelatedEntry, StoredEntry
 from services.distiller.consolidation.answer import Rewritings
@@ -27,6 +27,7 @@ from services.distiller.domain import (
     Overlaps,
     ProviderFailure,
     Truncated,
+    batch_of,
     estimated_tokens,
 )
 from services.distiller.llm import ChatCompletions, Model, shaped
@@ -179,22 +180,13 @@ class Consolidator:
         return related.entries
 
     async def _emit(self, lease: Lease, batch_id: UUID, asked: Overlaps, rewrites: list[Rewrite]) -> None:
-        pipeline = lease.pipeline
-        event = MemoriesDistilled(
-            event_id=batch_id,
-            workspace_id=pipeline.workspace_id,
-            batch_id=batch_id,
-            store_uid=pipeline.memory_store_uid,
-            actor_id=lease.actor_id,
-            pipeline_uid=pipeline.pipeline_uid,
+        event = batch_of(
+            lease.pipeline,
+            batch_id,
+            lease.actor_id,
             run_id=lease.run_id,
-            session_store_uid=pipeline.session_store_uid,
-            session_store_id=pipeline.session_store_id,
             source_epoch=asked.source_epoch,
             memory_epoch=asked.memory_epoch,
-            oldest_appended_at=None,
-            ranges=[],
-            changes=[],
             rewrites=rewrites,
         )
         row = OutboxRow.of(event)

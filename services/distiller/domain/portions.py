@@ -1,0 +1,122 @@
+"""How much of what was said one distillation takes, and which of it is evidence."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from uuid import UUID
+
+from libs.contracts.events import Range
+from libs.contracts.requests import Line, RelatedEntry, Transcript
+from services.distiller.answer import AskedLine
+from services.distiller.domain.failures import LaneFailure
+from services.distiller.domain.lanes import Behind
+from services.distiller.domain.questions import Numbered
+
+HEADER = re.compile(r"(?:^|\s)(?:/[\w-]+){2,}\.md\b")
+CHARS_PER_TOKEN = 4
+MARKED = re.compile(r"<memory>.*?(?:</memory>|$)", re.DOTALL)
+
+
+@dataclass
+class Portion:
+    """The lines of one distillation, being gathered session by session up to the limits."""
+
+    max_lines: int
+    max_tokens: int
+    context_lines: int
+    lines: list[Numbered] = field(default_factory=list)
+    ranges: list[Range] = field(default_factory=list)
+    tokens: int = 0
+    evidence_lines: int = 0
+    complete: bool = True
+    again_left: dict[UUID, list[int]] = field(default_factory=dict)
+    oldest_appended_at: datetime | None = None
+
+    @property
+    def full(self) -> bool:
+        return self.evidence_lines >= self.max_lines or self.tokens >= self.max_tokens
+
+    def add(self, behind: Behind, transcript: Transcript) -> None:
+        """Takes what still fits of a session. A session that is gone counts as distilled."""
+        if transcript.gone:
+            self.ranges.append(self._range(behind, behind.wanted))
+            return
+        wanted = min(behind.wanted, transcript.last_position)
+        unread = [position for position in behind.again if position > transcript.read_through]
+        if unread:
+            self.again_left[behind.session_uid] = unread
+        fresh = [line for line in transcript.lines if line.position > behind.after or line.position in behind.again]
+        before = [line for line in transcript.lines if line.position <= behind.after and line not in fresh]
+        through = transcript.read_through
+        if not any(not line.copied for line in fresh):
+            self.ranges.append(self._range(behind, through))
+            self.complete &= through >= wanted and not unread
+            return
+        for line in before[-self.context_lines :] if self.context_lines else ():
+            self._take(behind, line, context=True)
+        for line in fresh:
+            if self.full:
+                through = line.position - 1
+                self.again_left[behind.session_uid] = [n for n in behind.again if n >= line.position]
+                break
+            self._take(behind, line, context=line.copied)
+        self.oldest_appended_at = min(
+            (time for time in (self.oldest_appended_at, behind.oldest_appended_at) if time is not None), default=None
+        )
+        self.ranges.append(self._range(behind, max(through, behind.after)))
+        self.complete &= through >= wanted and not self.again_left.get(behind.session_uid)
+
+    def _take(self, behind: Behind, line: Line, *, context: bool) -> None:
+        text = MARKED.sub(" ", line.text).strip()
+        if not text:
+            return
+        if len(text) > self.max_tokens * CHARS_PER_TOKEN:
+            half = self.max_tokens * CHARS_PER_TOKEN // 2
+            text = f"{text[:half]} […] {text[-half:]}"
+        asked = AskedLine(number=len(self.lines) + 1, role=line.role, text=text, said_at=line.said_at, context=context)
+        self.lines.append(
+            Numbered(asked=asked, session_uid=behind.session_uid, position=line.position, appended_at=line.appended_at)
+        )
+        self.tokens += estimated_tokens(text)
+        self.evidence_lines += not context
+
+    def _range(self, behind: Behind, through: int) -> Range:
+        return Range(session_uid=behind.session_uid, session_id=behind.session_id, after=behind.after, through=through)
+
+    @property
+    def asked(self) -> list[AskedLine]:
+        return [line.asked for line in self.lines]
+
+    def check_progress(self) -> None:
+        """Raises `LaneFailure` when nothing would move: the same empty batch would come for ever."""
+        moved = any(reached.through > reached.after for reached in self.ranges)
+        if self.ranges and not moved and not self.evidence_lines and not self.complete:
+            raise LaneFailure("no progress: the session's next line cannot be read")
+
+    def without_echoes(self, related: Iterable[RelatedEntry]) -> "Portion":
+        """What memory itself said is context only: a fact must not become its own evidence."""
+        statements = [_plain(entry.statement) for entry in related if not entry.retired and entry.statement]
+        lines = [
+            line.model_copy(update={"asked": line.asked.model_copy(update={"context": True})})
+            if not line.asked.context and _is_echo(line.asked, statements)
+            else line
+            for line in self.lines
+        ]
+        return replace(self, lines=lines)
+
+
+def _is_echo(line: AskedLine, statements: Sequence[str]) -> bool:
+    """Whether a line quotes memory. A user who says one known thing again restates it, which is evidence."""
+    text = _plain(line.text)
+    quoted = sum(statement in text for statement in statements)
+    return quoted >= (1 if line.role == "assistant" else 2) or (quoted == 1 and bool(HEADER.search(line.text)))
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def estimated_tokens(text: str) -> int:
+    """About four characters a token; a bound for batches, not a bill."""
+    return len(text) // CHARS_PER_TOKEN + 8
