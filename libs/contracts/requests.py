@@ -252,10 +252,38 @@ class SwapMemories(Message):
     keeps_up: bool
 
 
+class KnownSession(Message):
+    """Up to where a store knows a session."""
+
+    session_uid: UUID
+    position: int
+
+
 class MemoriesSwapped(Message):
-    """`behind`: the shadow knows less than the store; `erased`: the actor was, since it was replayed."""
+    """`erased`: the actor was, since it was replayed; `gone`: the store, or what the replay had gathered.
+
+    `behind`: the shadow knows less than the store; `ahead` are sessions that the store knows better, not always all.
+    """
 
     outcome: Literal["swapped", "behind", "erased", "gone"]
+    ahead: list[KnownSession] = Field(default_factory=list)
+
+
+class WithdrawSwap(Message):
+    """A swap is no more wanted: one that was not made is never made after the answer."""
+
+    subject: ClassVar[str] = "memory.swap.withdraw"
+
+    swap_id: UUID
+    store_uid: UUID
+    shadow_uid: UUID
+    actor_id: str
+
+
+class SwapWithdrawn(Message):
+    """Whether the swap was made after all, before this was asked."""
+
+    swapped: bool
 
 
 class HastenLane(Message):

@@ -30,7 +30,7 @@ from services.distiller.replays import Replayer
 from services.distiller.restored import Restored
 from services.distiller.runs import Runner
 from services.distiller.settings import DistillerSettings
-from services.distiller.store import Batches, Consolidations, Lanes, Pipelines, Replays, Runs
+from services.distiller.store import Batches, Consolidations, Lanes, Pipelines, ReplayActors, Replays, Runs
 from services.distiller.store import replays as replays_store
 from services.distiller.store import runs as runs_store
 from services.distiller.store.batches import expired
@@ -63,8 +63,8 @@ def build(
     runner = Runner(settings, runs, pipelines, workers, unit_of_work, creators, bus.ask)
     restored = Restored(lanes, batches, unit_of_work, chassis.relay, bus.ask)
     sweeper = Sweeper(settings, pipelines, lanes, workers, bus.ask, restored, counted)
-    replays = Replays(chassis.database)
-    replayer = Replayer(settings.replay_actors, replays, pipelines, workers, unit_of_work, creators, bus.ask)
+    replays, actors = Replays(chassis.database), ReplayActors(chassis.database)
+    replayer = Replayer(settings.replay_actors, replays, actors, pipelines, workers, unit_of_work, creators, bus.ask)
     unanswered = Unanswered(batches, unit_of_work, counted, settings.unanswered_after_s)
     handlers = Handlers(
         Marker(lanes, workers), pipelines, lanes, batches, replays, workers, chassis.parked, unit_of_work, counted
@@ -106,6 +106,6 @@ def build(
         LaneApi(models, lanes, batches, workers, access),
         ExtractionApi(limits, models, authorization, extractor),
         RepairApi(pipelines, sweeper, restored),
-        ReplayApi(replays, replayer, unit_of_work, authorization, access),
+        ReplayApi(replays, actors, replayer, unit_of_work, authorization, access),
     )
     return chassis.http("Memstream distiller", [api.routes() for api in apis])

@@ -164,10 +164,12 @@ class Handlers:
 
     async def on_session_store_deleted(self, event: SessionStoreDeleted) -> None:
         async with self._unit_of_work.begin() as tx:
+            await self._replays.stop_of_store(tx, event.store_uid, "NOT_FOUND: the session store was deleted")
             await self._lanes.forget_store(tx, event.store_uid)
 
     async def on_memory_store_deleted(self, event: MemoryStoreDeleted) -> None:
         async with self._unit_of_work.begin() as tx:
+            await self._replays.stop_of_store(tx, event.store_uid, "NOT_FOUND: the memory store was deleted")
             await self._lanes.forget_store(tx, event.store_uid)
 
     async def on_session_actor_erased(self, event: SessionActorErased) -> None:

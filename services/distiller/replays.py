@@ -3,25 +3,43 @@
 A replay gathers in a shadow store. Once an actor's replay has reached the live watermark, its live lane is held, the
 tail is distilled, and memory swaps that actor's entries in one transaction: all or nothing. Every step is a transaction
 or may be repeated, so that any replica goes on where another died.
+
+What waits for another service is tried again; whatever else goes wrong ends the replay, or the actor's part in it, with
+its reason. No live lane is held for longer than the tries of one swap take.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from libs.chassis.errors import ApiError, Reject, Retry
 from libs.chassis.logs import logger
 from libs.chassis.unit_of_work import Tx, UnitOfWork
 from libs.contracts.events import ReplayEnded
-from libs.contracts.requests import MemoriesSwapped, ShadowStore, StoreShadowed, SwapMemories
+from libs.contracts.requests import (
+    KnownSession,
+    MemoriesSwapped,
+    ShadowStore,
+    StoreShadowed,
+    SwapMemories,
+    SwapWithdrawn,
+    WithdrawSwap,
+)
 from services.distiller.access import Access
 from services.distiller.domain import LaneFailure, Pipeline
 from services.distiller.lanes import LaneWorkers
-from services.distiller.store import Pipelines, Replay, Replays
-from services.distiller.store.replays import ERASED, AtWork, ReplayState
+from services.distiller.store import Pipelines, Replay, ReplayActors, Replays
+from services.distiller.store.replays import CANCELED, ERASED, ActorState, AtWork, ReplayState
+from services.distiller.store.replays.lanes import aim, aim_at, hidden_lane, hold, let_go, nudge
 
 SWAP_TIMEOUT_S = 30.0
 DELAYS_S = (1.0, 5.0, 15.0, 60.0, 120.0)  # its live lane may be held meanwhile
+TRIES = 30  # while nothing is held: about an hour
+
+LOST = "the memory store, or what was gathered for it, is gone: replay again if it is there"
+UNKNOWN = "memory does not say whether the swap was made"
+STUCK = "lines up to the live lane's watermark cannot be read: replay again once the session store is repaired"
 
 Ask = Callable[..., Awaitable[Any]]
 
@@ -35,6 +53,7 @@ class Replayer:
         self,
         actors_at_once: int,
         replays: Replays,
+        actors: ReplayActors,
         pipelines: Pipelines,
         workers: LaneWorkers,
         unit_of_work: UnitOfWork,
@@ -43,6 +62,7 @@ class Replayer:
     ) -> None:
         self._actors_at_once = actors_at_once
         self._replays = replays
+        self._actors = actors
         self._pipelines = pipelines
         self._workers = workers
         self._unit_of_work = unit_of_work
@@ -52,84 +72,125 @@ class Replayer:
 
     async def step(self) -> None:
         for replay in await self._replays.all_active():
-            hidden = await self._pipelines.of_run(replay.hidden_uid)
-            if hidden is None:
-                continue
             try:
-                await self._access.check(replace(hidden, memory_store_uid=replay.into_store_uid))
-                await (self._open(replay, hidden) if replay.state == "PENDING" else self._go_on(replay))
-            except LaneFailure as failure:
-                await self._end(replay, "FAILED", str(failure))
+                await self._go_on(replay)
+            except (ApiError, Retry) as away:
+                await self._wait(replay, str(away))
             except Exception as failed:  # the other replays go on
-                log.warning("replay_interrupted", replay_uid=str(replay.replay_uid), error=type(failed).__name__)
-
-    async def _open(self, replay: Replay, hidden: Pipeline) -> None:
-        made: StoreShadowed = await self._ask(
-            ShadowStore(
-                workspace_id=hidden.workspace_id, store_uid=replay.shadow_uid, of_store_uid=replay.into_store_uid
-            ),
-            StoreShadowed,
-        )
-        if made.gone:
-            raise LaneFailure(f"NOT_FOUND: memory-stores/{replay.into_store_id} was deleted")
-        async with self._unit_of_work.begin() as tx:
-            if not await self._replays.run(tx, replay):
-                tx.emit(ReplayEnded(workspace_id=hidden.workspace_id, store_uid=replay.shadow_uid))
-        self.wake.set()
+                log.warning("replay_failed", replay_uid=str(replay.replay_uid), error=type(failed).__name__)
+                await self._stop(replay, _reason(failed))
 
     async def _go_on(self, replay: Replay) -> None:
         pipeline = await self._pipelines.of_run(replay.pipeline_uid)
-        if pipeline is None:
+        hidden = await self._pipelines.of_run(replay.hidden_uid)
+        if pipeline is None or hidden is None:
             return
-        for actor in await self._replays.at_work(replay):
+        if (await self._actors.counts(replay)).wanted:
+            if not replay.is_due:
+                return
+            await self._access.check(replace(hidden, memory_store_uid=replay.into_store_uid))
+            await self._open(replay, hidden)
+        for actor in await self._actors.at_work(replay):
             if actor.is_due:
                 await self._attempt(replay, pipeline, actor)
-        room = self._actors_at_once - len(await self._replays.at_work(replay))
+        room = self._actors_at_once - len(await self._actors.at_work(replay))
         if room > 0:
             async with self._unit_of_work.begin() as tx:
-                begun = await self._replays.begin(tx, replay, room)
+                begun = await self._actors.begin(tx, replay, room)
             if begun:
                 self._workers.due_in(0)
-        counts = await self._replays.counts(replay.replay_uid)
+        await self._end_if_over(replay, hidden)
+
+    async def _open(self, replay: Replay, hidden: Pipeline) -> None:
+        """Has the shadow made, once; and forgets the tries that failed."""
+        if replay.state == "PENDING":
+            made: StoreShadowed = await self._ask(
+                ShadowStore(
+                    workspace_id=hidden.workspace_id, store_uid=replay.shadow_uid, of_store_uid=replay.into_store_uid
+                ),
+                StoreShadowed,
+            )
+            if made.gone:
+                raise LaneFailure(f"NOT_FOUND: memory-stores/{replay.into_store_id} was deleted")
+        elif not replay.attempts:
+            return
+        async with self._unit_of_work.begin() as tx:
+            if not await self._replays.run(tx, replay):
+                tx.emit(ReplayEnded(workspace_id=hidden.workspace_id, store_uid=replay.shadow_uid))
+
+    async def _wait(self, replay: Replay, reason: str) -> None:
+        """Another service is away or refuses: the live lanes go on, and after some tries the replay is over."""
+        log.warning("replay_waits", replay_uid=str(replay.replay_uid), error=reason, attempts=replay.attempts + 1)
+        if replay.attempts >= TRIES:
+            await self._stop(replay, f"{reason}: replay again once that service answers")
+            return
+        async with self._unit_of_work.begin() as tx:
+            await self._replays.put_off(tx, replay, _delay_s(replay.attempts))
+
+    async def _stop(self, replay: Replay, reason: str) -> None:
+        async with self._unit_of_work.begin() as tx:
+            await self._replays.stop(tx, replay, "failed", reason)
+        self._workers.due_in(0)
+        self.wake.set()
+
+    async def _end_if_over(self, replay: Replay, hidden: Pipeline) -> None:
+        counts = await self._actors.counts(replay)
         if counts.left:
             return
-        if counts.canceled:
-            await self._end(replay, "CANCELED", None)
-        elif counts.failed:
-            plural = "s" * (counts.failed != 1)
-            await self._end(replay, "FAILED", f"{counts.failed} actor{plural} not replayed: {counts.reason}")
-        else:
-            await self._end(replay, "SUCCEEDED", None)
+        state: ReplayState = "CANCELED" if counts.canceled else "FAILED" if counts.failed else "SUCCEEDED"
+        plural = "s" * (counts.failed != 1)
+        error = f"{counts.failed} actor{plural} not replayed: {counts.reason}" if counts.failed else None
+        async with self._unit_of_work.begin() as tx:
+            if await self._replays.end(tx, replay, state, error):
+                tx.emit(ReplayEnded(workspace_id=hidden.workspace_id, store_uid=replay.shadow_uid))
+        self._workers.due_in(0)
 
     async def _attempt(self, replay: Replay, pipeline: Pipeline, actor: AtWork) -> None:
         try:
-            await (self._swap if actor.state == "swapping" else self._follow)(replay, pipeline, actor)
+            match actor.state:
+                case "swapping":
+                    await self._swap(replay, pipeline, actor)
+                case "withdrawing":
+                    await self._withdraw(replay, pipeline, actor)
+                case _:
+                    await self._follow(replay, pipeline, actor)
         except Exception as failed:  # the other actors go on, and in the end the live lane does
-            error = type(failed).__name__
-            attempts = actor.attempts + 1
-            log.warning("replay_actor_failed", replay_uid=str(replay.replay_uid), error=error, attempts=attempts)
+            log.warning(
+                "replay_actor_failed",
+                replay_uid=str(replay.replay_uid),
+                error=type(failed).__name__,
+                attempts=actor.attempts + 1,
+            )
             async with self._unit_of_work.begin() as tx:
-                if attempts > len(DELAYS_S):
-                    await self._replays.settle(tx, replay, actor, "failed", f"internal: {error}")
-                else:
-                    await self._replays.put_off(tx, replay, actor, attempts, DELAYS_S[attempts - 1])
+                await self._try_again(tx, replay, actor, _reason(failed))
+
+    async def _try_again(self, tx: Tx, replay: Replay, actor: AtWork, reason: str) -> None:
+        """After a delay, some times. A swap that nobody has answered may have been made: memory is asked about it."""
+        if actor.attempts < (TRIES if actor.state == "withdrawing" else len(DELAYS_S)):
+            await self._actors.put_off(tx, replay, actor, _delay_s(actor.attempts))
+        elif actor.state == "swapping":
+            await self._actors.withdraw(tx, replay, actor, reason)
+        elif actor.state == "withdrawing":
+            await self._actors.settle(tx, replay, actor, "failed", f"{actor.reason}; {UNKNOWN}")
+        else:
+            await self._actors.settle(tx, replay, actor, "failed", reason)
 
     async def _follow(self, replay: Replay, pipeline: Pipeline, actor: AtWork) -> None:
-        if not await self._replays.may_move(replay, pipeline.pipeline_uid, actor):
+        if not await self._actors.may_move(replay, actor):
             return
         async with self._unit_of_work.begin() as tx:
             # First, so that an erasure or another replica comes before or after all of this.
-            if not await self._replays.keep(tx, replay, actor):
+            if not await self._actors.keep(tx, replay, actor):
                 return
-            lane = await self._replays.hidden_lane(tx, replay, actor.actor_id)
+            lane = await hidden_lane(tx, replay, actor.actor_id)
             if lane is None:
-                await self._replays.settle(tx, replay, actor, "gone", ERASED)
+                await self._actors.settle(tx, replay, actor, "gone", ERASED)
             elif lane.parked:
-                await self._replays.settle(tx, replay, actor, "failed", lane.reason)
+                await self._actors.settle(tx, replay, actor, "failed", lane.reason)
             elif actor.state == "held" and lane.reason is not None:
                 # Nobody waits for a replay that itself waits: the live lane goes on meanwhile.
-                await self._replays.let_go(tx, replay, actor.actor_id)
-                await self._replays.move(tx, replay, actor, "distilling")
+                await let_go(tx, replay.replay_uid, actor.actor_id)
+                await self._actors.move(tx, replay, actor, "distilling")
             elif lane.rests:
                 await self._meet(tx, replay, pipeline, actor)
         self._workers.due_in(0)
@@ -139,47 +200,81 @@ class Replayer:
         actor_id = actor.actor_id
         is_live = replay.into_store_uid == pipeline.memory_store_uid
         if is_live:
-            if not await self._replays.hold(tx, replay, actor_id):
-                await self._replays.move(tx, replay, actor, "held")
+            if not await hold(tx, replay, actor_id):
+                await self._actors.move(tx, replay, actor, "held")
                 return
-            await self._replays.aim(tx, replay, actor_id)
-        if not await self._replays.nudge(tx, replay, actor_id):
-            await self._replays.move(tx, replay, actor, "swapping")
+            await aim(tx, replay, actor_id)
+        if not await nudge(tx, replay, actor_id):
+            await self._actors.move(tx, replay, actor, "swapping")
+        elif not await self._actors.gets_on(tx, replay, actor):
+            await self._actors.settle(tx, replay, actor, "failed", STUCK)
         elif is_live:
-            await self._replays.move(tx, replay, actor, "held")
+            await self._actors.move(tx, replay, actor, "held")
 
     async def _swap(self, replay: Replay, pipeline: Pipeline, actor: AtWork) -> None:
-        swapped: MemoriesSwapped = await self._ask(
-            SwapMemories(
+        wanted = _swap_of(replay, pipeline, actor)
+        swapped: MemoriesSwapped = await self._ask(wanted, MemoriesSwapped, timeout_s=SWAP_TIMEOUT_S)
+        async with self._unit_of_work.begin() as tx:
+            if not await self._actors.keep(tx, replay, actor):
+                return
+            match swapped.outcome:
+                case "swapped":
+                    await self._actors.swapped(tx, replay, actor, wanted)
+                case "behind":
+                    await self._catch_up(tx, replay, actor, swapped.ahead)
+                case "erased":
+                    await self._actors.settle(tx, replay, actor, "gone", ERASED)
+                case "gone":
+                    await self._actors.settle(tx, replay, actor, "failed", LOST)
+        self._workers.due_in(0)
+
+    async def _catch_up(self, tx: Tx, replay: Replay, actor: AtWork, ahead: Sequence[KnownSession]) -> None:
+        """Memory knows more than the live lane has distilled, from an extraction: that is distilled, too."""
+        await aim_at(tx, replay, actor.actor_id, ahead)
+        if await nudge(tx, replay, actor.actor_id):
+            await self._actors.move(tx, replay, actor, "held")
+        else:
+            await self._actors.settle(tx, replay, actor, "failed", LOST)
+
+    async def _withdraw(self, replay: Replay, pipeline: Pipeline, actor: AtWork) -> None:
+        answer: SwapWithdrawn = await self._ask(
+            WithdrawSwap(
                 swap_id=actor.swap_id,
                 store_uid=replay.into_store_uid,
                 shadow_uid=replay.shadow_uid,
                 actor_id=actor.actor_id,
-                pipeline_uid=pipeline.pipeline_uid,
-                session_store_uid=pipeline.session_store_uid,
-                source_epoch=actor.source_epoch,
-                keeps_up=replay.into_store_uid == pipeline.memory_store_uid,
             ),
-            MemoriesSwapped,
+            SwapWithdrawn,
             timeout_s=SWAP_TIMEOUT_S,
         )
         async with self._unit_of_work.begin() as tx:
-            match swapped.outcome:
-                case "swapped":
-                    await self._replays.settle(tx, replay, actor, "swapped")
-                case "behind":
-                    await self._replays.move(tx, replay, actor, "held")
-                case "erased":
-                    await self._replays.settle(tx, replay, actor, "gone", ERASED)
-                case "gone":
-                    await self._replays.settle(tx, replay, actor, "failed", "the memory store was deleted")
-        self._workers.due_in(0)
+            if answer.swapped:
+                await self._actors.swapped(tx, replay, actor, _swap_of(replay, pipeline, actor))
+            else:
+                state: ActorState = "gone" if actor.reason == CANCELED else "failed"
+                await self._actors.settle(tx, replay, actor, state, actor.reason)
 
-    async def _end(self, replay: Replay, state: ReplayState, error: str | None) -> None:
-        hidden = await self._pipelines.of_run(replay.hidden_uid)
-        if hidden is None:
-            return
-        async with self._unit_of_work.begin() as tx:
-            if await self._replays.end(tx, replay, state, error):
-                tx.emit(ReplayEnded(workspace_id=hidden.workspace_id, store_uid=replay.shadow_uid))
-        self._workers.due_in(0)
+
+def _swap_of(replay: Replay, pipeline: Pipeline, actor: AtWork) -> SwapMemories:
+    return SwapMemories(
+        swap_id=actor.swap_id,
+        store_uid=replay.into_store_uid,
+        shadow_uid=replay.shadow_uid,
+        actor_id=actor.actor_id,
+        pipeline_uid=pipeline.pipeline_uid,
+        session_store_uid=pipeline.session_store_uid,
+        source_epoch=actor.source_epoch,
+        keeps_up=replay.into_store_uid == pipeline.memory_store_uid,
+    )
+
+
+def _delay_s(attempts: int) -> float:
+    """The pause after so many tries before this one."""
+    return DELAYS_S[min(attempts, len(DELAYS_S) - 1)]
+
+
+def _reason(failed: Exception) -> str:
+    """What a person may read: no text of a user stands in it."""
+    if isinstance(failed, Reject):
+        return f"REFUSED: {failed}: see that service's log, then replay again"
+    return str(failed) if isinstance(failed, (LaneFailure, Retry)) else f"internal: {type(failed).__name__}"

@@ -24,6 +24,7 @@ from libs.contracts.requests import (
     RelatedEntries,
     ShadowStore,
     SwapMemories,
+    WithdrawSwap,
 )
 from services.memory.api.entries import entry_routes
 from services.memory.api.erasures import erasure_routes
@@ -110,6 +111,7 @@ def build(settings: MemorySettings, metrics: chassis_metrics.Metrics | None = No
     chassis.bus.consume(ReplayEnded, replays.on_replay_ended)
     chassis.bus.answer(ShadowStore, replays.shadow)
     chassis.bus.answer(SwapMemories, replays.swap)
+    chassis.bus.answer(WithdrawSwap, replays.withdraw)
     chassis.bus.answer(RelatedEntries, handlers.related_entries)
     chassis.bus.answer(ReadEntries, EntryReader(Rewritable(chassis.database)).read)
     chassis.bus.answer(AuthorizeMemoryStore, handlers.authorize_store)

@@ -6,10 +6,17 @@ from uuid import UUID
 
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.events import ReplayEnded
-from libs.contracts.requests import MemoriesSwapped, ShadowStore, StoreShadowed, SwapMemories
+from libs.contracts.requests import (
+    MemoriesSwapped,
+    ShadowStore,
+    StoreShadowed,
+    SwapMemories,
+    SwapWithdrawn,
+    WithdrawSwap,
+)
 from services.memory.indexing import Indexing
 from services.memory.store.shadows import drop_shadow, make_shadow
-from services.memory.store.swapping import swap
+from services.memory.store.swapping import swap, withdraw
 
 
 class Replays:
@@ -26,9 +33,13 @@ class Replays:
 
     async def swap(self, request: SwapMemories) -> MemoriesSwapped:
         async with self._unit_of_work.begin() as tx:
-            outcome = await swap(tx, self._indexing, request, datetime.now(UTC))
+            swapped = await swap(tx, self._indexing, request, datetime.now(UTC))
         self._changed(request.store_uid)
-        return MemoriesSwapped(outcome=outcome)
+        return swapped
+
+    async def withdraw(self, request: WithdrawSwap) -> SwapWithdrawn:
+        async with self._unit_of_work.begin() as tx:
+            return SwapWithdrawn(swapped=await withdraw(tx, request))
 
     async def on_replay_ended(self, event: ReplayEnded) -> None:
         async with self._unit_of_work.begin() as tx:

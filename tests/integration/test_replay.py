@@ -15,12 +15,12 @@ from starlette.responses import Response
 from libs.chassis.errors import Reject
 from libs.chassis.housekeeping import Pass, run_pass
 from libs.chassis.unit_of_work import Tx
-from libs.contracts.requests import SwapMemories
+from libs.contracts.requests import MemoriesSwapped, SwapMemories
 from services.distiller.store import Replay, Replays
 from services.distiller.store.replays import expired
 from services.memory.indexing import Indexing
 from services.memory.store.purge import PURGE
-from services.memory.store.swapping import Swapped, swap
+from services.memory.store.swapping import swap
 from tests.support import scripted_model as scripted
 from tests.support.scripted_model import ScriptedModel, asked_lines, note, scripted_model
 from tests.support.servers import NatsServer, PostgresServer
@@ -503,7 +503,7 @@ async def test_an_actor_whose_swap_never_succeeds_stops_nobody_and_goes_on_as_be
 ) -> None:
     monkeypatch.setattr("services.distiller.replays.DELAYS_S", (0.0, 0.0))
 
-    async def fails_for_ana(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) -> Swapped:
+    async def fails_for_ana(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) -> MemoriesSwapped:
         if wanted.actor_id == "ana":
             raise Reject("never")
         return await swap(tx, indexing, wanted, now)

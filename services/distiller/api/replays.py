@@ -22,19 +22,22 @@ from services.distiller.api.authorization import Authorization
 from services.distiller.api.shapes import ReplayBody, ReplayShape
 from services.distiller.domain import Pipeline
 from services.distiller.replays import Replayer
-from services.distiller.store import Replay, Replays
+from services.distiller.store import Replay, ReplayActors, Replays
+from services.distiller.store.replays import CANCELED
 
 
 class ReplayApi:
     def __init__(
         self,
         replays: Replays,
+        actors: ReplayActors,
         replayer: Replayer,
         unit_of_work: UnitOfWork,
         authorization: Authorization,
         access: PipelineAccess,
     ) -> None:
         self._replays = replays
+        self._actors = actors
         self._replayer = replayer
         self._unit_of_work = unit_of_work
         self._authorization = authorization
@@ -80,11 +83,15 @@ class ReplayApi:
         return await self._shape(pipeline, _uid(replay_id))
 
     async def cancel_replay(self, pipeline_id: str, replay_id: str, caller: Authenticated) -> Empty:
-        """Who was not swapped yet keeps what there was; the replay is then `CANCELED`. One that is over stays so."""
+        """Who was not swapped yet keeps what there was, and live lanes go on; the replay is then `CANCELED`.
+
+        An actor whose swap is just being made may be swapped all the same, whole, and is counted so. A replay whose
+        actors all are, and one that is over, stays what it is.
+        """
         pipeline = await self._access.managed(pipeline_id, caller)
         replay = await self._find(pipeline, _uid(replay_id))
         async with self._unit_of_work.begin() as tx:
-            await self._replays.cancel(tx, replay)
+            await self._replays.stop(tx, replay, "gone", CANCELED)
         self._replayer.wake.set()
         return Empty()
 
@@ -122,7 +129,7 @@ class ReplayApi:
 
     async def _shape(self, pipeline: Pipeline, replay_uid: UUID | None) -> ReplayShape:
         replay = await self._find(pipeline, replay_uid)
-        return ReplayShape.of(replay, await self._replays.counts(replay.replay_uid))
+        return ReplayShape.of(replay, await self._actors.counts(replay))
 
 
 def _uid(replay_id: str) -> UUID | None:

@@ -4,7 +4,19 @@ from services.distiller.store.batches import Batches
 from services.distiller.store.consolidation import Consolidations
 from services.distiller.store.lanes import Lanes, LaneView, Mark
 from services.distiller.store.pipelines import Pipelines
-from services.distiller.store.replays import Replay, Replays
+from services.distiller.store.replays import Replay, ReplayActors, Replays
 from services.distiller.store.runs import Run, Runs
 
-__all__ = ["Batches", "Consolidations", "LaneView", "Lanes", "Mark", "Pipelines", "Replay", "Replays", "Run", "Runs"]
+__all__ = [
+    "Batches",
+    "Consolidations",
+    "LaneView",
+    "Lanes",
+    "Mark",
+    "Pipelines",
+    "Replay",
+    "ReplayActors",
+    "Replays",
+    "Run",
+    "Runs",
+]

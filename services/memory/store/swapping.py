@@ -6,21 +6,22 @@ retired a slot; and what rests on lines that the replay was not given stays, sin
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 from libs.chassis.unit_of_work import Tx
-from libs.contracts.requests import SwapMemories
+from libs.contracts.requests import KnownSession, MemoriesSwapped, SwapMemories, WithdrawSwap
 from services.memory.domain import DREAMER, Addition, Entry, next_moment
 from services.memory.indexing import Indexing
 from services.memory.store.access import OpenStore, open_store_for_batch
-from services.memory.store.epochs import hold_epoch, read_epoch
+from services.memory.store.epochs import hold_epoch, raise_epoch, read_epoch
 from services.memory.store.records import ENTRY_COLUMNS, entry_from
 from services.memory.store.rewriting import LAST_SAID, NEXT_MOMENT
 from services.memory.store.rows import Writer
 from services.memory.store.slots import Slots
 
-Swapped = Literal["swapped", "behind", "erased", "gone"]
+AHEAD = 1000
+
 Told = tuple[Entry, datetime]
 
 # Those of one pipeline: it wrote the version that holds, and not by merging what others wrote.
@@ -44,27 +45,25 @@ _RESTS_ON = (
 )
 
 
-async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) -> Swapped:
+async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) -> MemoriesSwapped:
     """A repeat answers as the first one did, and writes nothing."""
     stores = await _open(tx, wanted)
     store = stores.get(wanted.store_uid)
     if store is None:
-        return "gone"
+        return MemoriesSwapped(outcome="gone")
     # Held, so that an erasure in the session store sees this swap whole or stops it.
     source_epoch = await hold_epoch(tx, wanted.session_store_uid, wanted.actor_id)
     writer = Writer("DISTILLER", str(wanted.pipeline_uid), wanted.swap_id)
     slots = await Slots.hold(tx, store, wanted.actor_id, writer, indexing)
-    if await tx.fetchval(
-        "select 1 from batches where store_uid = $1 and batch_id = $2", wanted.store_uid, wanted.swap_id
-    ):
-        return "swapped"
+    if await _is_made(tx, wanted):
+        return MemoriesSwapped(outcome="swapped")
     if wanted.shadow_uid not in stores:
-        return "gone"
+        return MemoriesSwapped(outcome="gone")
     # A shadow begins at 0, and is raised with its store.
     if wanted.source_epoch < source_epoch or await read_epoch(tx, wanted.shadow_uid, wanted.actor_id):
-        return "erased"
-    if wanted.keeps_up and await _is_behind(tx, wanted):
-        return "behind"
+        return MemoriesSwapped(outcome="erased")
+    if wanted.keeps_up and (ahead := await _ahead(tx, wanted)):
+        return MemoriesSwapped(outcome="behind", ahead=ahead)
     actor = wanted.actor_id
     told = await _entries(tx, "not e.retired", wanted.shadow_uid, actor)
     mine = (wanted.store_uid, actor, str(wanted.pipeline_uid), await _merged_with_others(tx, wanted))
@@ -83,10 +82,29 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
         if slot.entry_uid in retold and slot.path not in made:
             await _retire(slots, slot, last_said, now)
     await _note(tx, wanted)
-    return "swapped"
+    return MemoriesSwapped(outcome="swapped")
 
 
-async def _open(tx: Tx, wanted: SwapMemories) -> dict[UUID, OpenStore]:
+async def withdraw(tx: Tx, wanted: WithdrawSwap) -> bool:
+    """Whether the swap was made; if not, it never will be: the shadow is as if its actor had been erased."""
+    stores = await _open(tx, wanted)
+    is_made = await _is_made(tx, wanted)
+    if not is_made and wanted.shadow_uid in stores:
+        await raise_epoch(tx, wanted.shadow_uid, wanted.actor_id)
+    return is_made
+
+
+async def _is_made(tx: Tx, wanted: SwapMemories | WithdrawSwap) -> bool:
+    return bool(
+        await tx.fetchval(
+            "select exists (select from batches where store_uid = $1 and batch_id = $2)",
+            wanted.store_uid,
+            wanted.swap_id,
+        )
+    )
+
+
+async def _open(tx: Tx, wanted: SwapMemories | WithdrawSwap) -> dict[UUID, OpenStore]:
     """Both stores, in the order in which everybody takes them."""
     opened = {}
     for uid in sorted((wanted.store_uid, wanted.shadow_uid)):
@@ -96,18 +114,19 @@ async def _open(tx: Tx, wanted: SwapMemories) -> dict[UUID, OpenStore]:
     return opened
 
 
-async def _is_behind(tx: Tx, wanted: SwapMemories) -> bool:
-    return bool(
-        await tx.fetchval(
-            "select exists (select from progress s join progress p on p.store_uid = $1 and p.session_store_uid = $4"
-            " and p.session_uid = s.session_uid and p.position > s.position"
-            " where s.store_uid = $2 and s.session_store_uid = $4 and s.actor_id = $3)",
-            wanted.store_uid,
-            wanted.shadow_uid,
-            wanted.actor_id,
-            wanted.session_store_uid,
-        )
+async def _ahead(tx: Tx, wanted: SwapMemories) -> list[KnownSession]:
+    """Sessions that the store knows better than the shadow does, some at least."""
+    rows = await tx.fetch(
+        "select s.session_uid, p.position from progress s join progress p on p.store_uid = $1"
+        " and p.session_store_uid = $4 and p.session_uid = s.session_uid and p.position > s.position"
+        " where s.store_uid = $2 and s.session_store_uid = $4 and s.actor_id = $3 limit $5",
+        wanted.store_uid,
+        wanted.shadow_uid,
+        wanted.actor_id,
+        wanted.session_store_uid,
+        AHEAD,
     )
+    return [KnownSession(**row) for row in rows]
 
 
 async def _merged_with_others(tx: Tx, wanted: SwapMemories) -> list[str]:
