@@ -1,0 +1,335 @@
+"""A replay that is called off or cannot go on: all or nothing per actor, nothing held, and its state is true."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+import pytest
+
+from libs.chassis.errors import Retry
+from libs.chassis.unit_of_work import Tx
+from libs.contracts.requests import MemoriesSwapped, SwapMemories
+from services.distiller.access import Access
+from services.distiller.domain import Pipeline
+from services.memory.indexing import Indexing
+from services.memory.replays import Replays
+from services.memory.store.swapping import swap
+from tests.support.replaying import Gate, again, contents, ended, nothing_is_left, second, start
+from tests.support.scripted_model import ScriptedModel, scripted_model
+from tests.support.servers import NatsServer, PostgresServer
+from tests.support.service import USER, chassis_of, until
+from tests.support.system import System, system
+
+OLD = "I live in Lyon"
+HELD = "select count(*) from lanes where held_by is not null"
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[ScriptedModel]:
+    async with scripted_model() as served:
+        yield served
+
+
+Open = Callable[..., AbstractAsyncContextManager[System]]
+
+
+@pytest.fixture
+def opened(postgres: PostgresServer, nats: NatsServer, model: ScriptedModel) -> Open:
+    def opens(**settings: Any) -> AbstractAsyncContextManager[System]:
+        return system(postgres, nats, models=model.models(), distiller_settings=settings)
+
+    return opens
+
+
+class Swap:
+    """A swap that stops at a moment: before memory begins it, during its transaction, or after the commit."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+        self.is_reached = False
+        self.outcomes: list[str] = []
+        self._open = asyncio.Event()
+        whole = Replays.swap
+
+        async def answered(replays: Replays, request: SwapMemories) -> MemoriesSwapped:
+            if moment == "before":
+                await self._stop()
+            answer = await whole(replays, request)
+            if moment == "after":
+                await self._stop()
+            self.outcomes.append(answer.outcome)
+            return answer
+
+        async def within(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) -> MemoriesSwapped:
+            swapped = await swap(tx, indexing, wanted, now)
+            if moment == "during":
+                await self._stop()
+            return swapped
+
+        monkeypatch.setattr(Replays, "swap", answered)
+        monkeypatch.setattr("services.memory.replays.swap", within)
+        monkeypatch.setattr("services.distiller.replays.SWAP_TIMEOUT_S", 1.0)
+
+    async def _stop(self) -> None:
+        self.is_reached = True
+        await self._open.wait()
+
+    def go_on(self) -> None:
+        self._open.set()
+
+
+async def told(memstream: System, model: ScriptedModel) -> str:
+    """A pipeline that has distilled one line, and tells it anew from now on."""
+    pipeline = await memstream.pipeline()
+    await memstream.say("ana", "s1", OLD)
+    await memstream.settled(pipeline)
+    model.behave(second)
+    return pipeline
+
+
+async def held(memstream: System) -> int:
+    return int(await chassis_of(memstream.apps["distiller"]).database.fetchval(HELD))
+
+
+async def goes_on(memstream: System, pipeline: str) -> None:
+    """Nothing of a replay is left, and the live lane distils."""
+    await nothing_is_left(memstream)
+    before = await contents(memstream)
+    await memstream.say("ana", "s1", "One more fact")
+    await memstream.settled(pipeline)
+    assert await contents(memstream) == sorted([*before, again("One more fact")])
+
+
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+async def test_a_replay_cancelled_while_an_actor_is_swapped_swaps_it_whole_or_not_at_all(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    stopped = Swap(monkeypatch, moment)
+    async with opened() as memstream:
+        pipeline = await told(memstream, model)
+        replay = await start(memstream, pipeline)
+        await until(lambda: stopped.is_reached)
+        assert await held(memstream) == 1
+
+        await memstream.call("DELETE", f"/{replay['name']}")
+
+        assert await held(memstream) == 0, "at once, whatever memory does"
+        if moment == "during":
+            stopped.go_on()
+        over = await ended(memstream, replay)
+        stopped.go_on()
+        await until(lambda: stopped.outcomes)
+
+        if moment == "before":
+            assert (over["state"], over["actors"]["swapped"]) == ("CANCELED", 0)
+            assert not {"swapped"} & set(stopped.outcomes)
+            assert await contents(memstream) == [OLD]
+        else:
+            assert (over["state"], over["actors"]["swapped"]) == ("SUCCEEDED", 1)
+            assert await contents(memstream) == [again(OLD)]
+        await goes_on(memstream, pipeline)
+
+
+async def test_a_swap_that_memory_made_counts_although_no_answer_ever_came(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.distiller.replays.DELAYS_S", (0.0,))
+    stopped = Swap(monkeypatch, "after")
+    async with opened() as memstream:
+        pipeline = await told(memstream, model)
+
+        over = await ended(memstream, await start(memstream, pipeline))
+        stopped.go_on()
+
+        assert (over["state"], over["actors"]["swapped"]) == ("SUCCEEDED", 1)
+        assert await contents(memstream) == [again(OLD)]
+        await goes_on(memstream, pipeline)
+
+
+@pytest.mark.parametrize("moment", ["distilling", "before", "during"])
+@pytest.mark.parametrize("store", ["memory-stores/facts", "session-stores/chats"])
+async def test_a_store_deleted_during_a_replay_ends_it_and_nothing_is_held(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, store: str, moment: str
+) -> None:
+    gate, stopped = Gate(second), Swap(monkeypatch, moment)
+    async with opened() as memstream:
+        pipeline = await told(memstream, model)
+        if moment == "distilling":
+            gate.close()
+            model.behave(gate)
+        replay = await start(memstream, pipeline)
+        await until(lambda: gate.waiting or stopped.is_reached)
+
+        deleting = asyncio.create_task(memstream.call("DELETE", f"/{store}"))
+        if moment == "during":
+            stopped.go_on()
+        await deleting
+        over = await ended(memstream, replay)
+        stopped.go_on()
+        gate.open()
+
+        if moment == "during":
+            assert over["state"] in ("SUCCEEDED", "FAILED")
+        else:
+            assert over["state"] == "FAILED"
+            assert "store was deleted" in over["error"]
+        await nothing_is_left(memstream)
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (asyncpg.DataError("never"), "REFUSED: memory.store.shadow"),
+        (RuntimeError("not now"), "memory.store.shadow: RuntimeError"),
+    ],
+    ids=["for ever", "every time"],
+)
+async def test_a_replay_whose_shadow_memory_refuses_fails_and_says_why(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, failure: Exception, reason: str
+) -> None:
+    async def refuses(*_: Any) -> bool:
+        raise failure
+
+    monkeypatch.setattr("services.distiller.replays.DELAYS_S", (0.0,))
+    monkeypatch.setattr("services.distiller.replays.TRIES", 2)
+    monkeypatch.setattr("services.memory.replays.make_shadow", refuses)
+    async with opened() as memstream:
+        pipeline = await told(memstream, model)
+
+        over = await ended(memstream, await start(memstream, pipeline))
+
+        assert over["state"] == "FAILED"
+        assert reason in over["error"]
+        assert "replay again" in over["error"]
+        assert await contents(memstream) == [OLD]
+        await goes_on(memstream, pipeline)
+
+
+async def test_a_replay_that_waits_for_memory_can_be_cancelled(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = 0
+
+    async def refuses(*_: Any) -> bool:
+        nonlocal tries
+        tries += 1
+        raise RuntimeError
+
+    monkeypatch.setattr("services.memory.replays.make_shadow", refuses)
+    async with opened() as memstream:
+        pipeline = await told(memstream, model)
+        replay = await start(memstream, pipeline)
+        await until(lambda: tries)
+
+        await memstream.call("DELETE", f"/{replay['name']}")
+
+        assert (await ended(memstream, replay))["state"] == "CANCELED"
+        await goes_on(memstream, pipeline)
+
+
+@pytest.mark.parametrize("moment", ["distilling", "before"])
+async def test_who_may_not_write_there_any_more_replays_nothing_into_it(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    monkeypatch.setattr("services.distiller.access.BELIEVED_S", 0.0)
+    gate, stopped = Gate(second), Swap(monkeypatch, moment)
+    async with opened() as memstream:
+        pipeline = await told(memstream, model)
+        eve = memstream.keys.header("eve@example.com")
+        await memstream.call("POST", "/memory-stores?managed_memory_store_id=trial", json={}, headers=eve)
+        ana = {"principal": {"name": USER, "principal_type": "USER"}}
+        grants = "/memory-stores/trial/permissions"
+        await memstream.call("POST", f"{grants}:grant", json=ana | {"permission": "WRITE"}, headers=eve)
+        if moment == "distilling":
+            gate.close()
+            model.behave(gate)
+        replay = await start(memstream, pipeline, memory_store="trial")
+        await until(lambda: gate.waiting or stopped.is_reached)
+
+        await memstream.call("POST", f"{grants}:revoke", json=ana, headers=eve)
+        over = await ended(memstream, replay)
+        stopped.go_on()
+        gate.open()
+
+        assert over["state"] == "FAILED"
+        assert "PERMISSION_DENIED: the pipeline's creator needs WRITE on memory-stores/trial" in over["error"]
+        await memstream.call("POST", f"{grants}:grant", json=ana | {"permission": "READ"}, headers=eve)
+        assert await contents(memstream, store="trial") == []
+        await nothing_is_left(memstream)
+
+
+async def test_a_replay_that_waits_for_another_service_holds_no_live_lane(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_away, check = False, Access.check
+
+    async def checked(access: Access, pipeline: Pipeline, *, believed: bool = True) -> None:
+        if is_away:
+            raise Retry("session.store.authorize: TimeoutError")
+        await check(access, pipeline, believed=believed)
+
+    monkeypatch.setattr(Access, "check", checked)
+    stopped = Swap(monkeypatch, "before")
+    async with opened() as memstream:
+        pipeline = await told(memstream, model)
+        replay = await start(memstream, pipeline)
+        await until(lambda: stopped.is_reached)
+
+        is_away = True
+
+        async def is_let_go() -> bool:
+            return not await held(memstream)
+
+        await until(is_let_go)
+        is_away = False
+        stopped.go_on()
+
+        assert (await ended(memstream, replay))["state"] == "SUCCEEDED"
+        assert await contents(memstream) == [again(OLD)]
+        await goes_on(memstream, pipeline)
+
+
+async def test_what_an_extraction_knew_before_the_live_lane_holds_no_replay_up(
+    opened: Open, model: ScriptedModel
+) -> None:
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline(trigger="MANUAL_ONLY")
+        await memstream.say("ana", "s1", OLD)
+        await memstream.call("POST", f"/{pipeline}/run", json={})
+        await memstream.settled(pipeline)
+        await memstream.say("ana", "s1", "I play chess")
+        asked = {"memory_store": "memory-stores/facts"}
+        await memstream.call("POST", "/session-stores/chats/sessions/s1/extractions", json=asked)
+        model.behave(second)
+
+        over = await ended(memstream, await start(memstream, pipeline))
+
+        assert over["state"] == "SUCCEEDED"
+        assert await contents(memstream) == sorted([again(OLD), "I play chess"])
+        await nothing_is_left(memstream)
+
+
+async def test_a_replay_that_cannot_reach_its_goal_says_so_and_lets_the_live_lane_go(
+    opened: Open, model: ScriptedModel
+) -> None:
+    gate = Gate(second)
+    async with opened() as memstream:
+        pipeline = await told(memstream, model)
+        gate.close()
+        model.behave(gate)
+        replay = await start(memstream, pipeline)
+        await until(lambda: gate.waiting)
+        hidden = "pipeline_uid in (select hidden_uid from replays)"
+        database = chassis_of(memstream.apps["distiller"]).database
+        await database.write(f"update lane_sessions set known_position = 9, goal_position = 9 where {hidden}")
+        model.behave(second)
+        gate.open()
+
+        over = await ended(memstream, replay)
+
+        assert over["state"] == "FAILED"
+        assert "cannot be read" in over["error"]
+        assert await contents(memstream) == [OLD]
+        await goes_on(memstream, pipeline)
