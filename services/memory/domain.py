@@ -11,6 +11,7 @@ from typing import Literal
 from uuid import UUID
 
 from libs.contracts.events import AppliedChange, Change, Kind, Outcome, Speaker
+from libs.contracts.ids import uuid7
 from libs.contracts.limits import DESCRIPTION_CHARS, STATEMENT_CHARS
 
 AGENT = "MANAGED_MEMORY_ENTRY_SOURCE_TYPE_AGENT"
@@ -135,6 +136,53 @@ def appended(existing: str | None, text: str) -> str:
     if not text or f"\n{text}\n" in f"\n{existing}\n":
         return existing
     return f"{existing}\n{text}"
+
+
+def first_version(
+    actor_id: str,
+    path: str,
+    session_id: str | None,
+    value: Value,
+    at: datetime,
+    *,
+    recorded_at: datetime,
+    source_type: str,
+    entry_id: str | None = None,
+) -> Entry:
+    """A slot that was never there."""
+    entry_uid = uuid7()
+    return Entry(
+        entry_uid=entry_uid,
+        entry_id=entry_id or str(entry_uid),
+        actor_id=actor_id,
+        session_id=session_id,
+        path=path,
+        version=1,
+        value=value,
+        valid_from=at,
+        last_version=1,
+        last_recorded_at=recorded_at,
+        source_type=source_type,
+        create_time=recorded_at,
+        update_time=recorded_at,
+    )
+
+
+def with_version(slot: Entry, recorded_at: datetime, holds_since: datetime) -> Entry:
+    """A slot with one version more, which need not be the current one."""
+    return replace(slot, valid_from=holds_since, last_version=slot.last_version + 1, last_recorded_at=recorded_at)
+
+
+def made_current(slot: Entry, value: Value) -> Entry:
+    """A slot whose last version is the current one."""
+    is_revived = slot.value.retired and not value.retired
+    return replace(
+        slot,
+        version=slot.last_version,
+        value=value,
+        create_time=slot.last_recorded_at if is_revived else slot.create_time,
+        update_time=slot.last_recorded_at,
+    )
 
 
 def next_moment(now: datetime, slot: Entry | None) -> datetime:

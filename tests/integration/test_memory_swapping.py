@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from libs.chassis.housekeeping import run_pass
+from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import Change, EntryVersion, Evidence, ReplayEnded, Rewrite, SessionActorErased
 from libs.contracts.ids import uuid7
-from libs.contracts.requests import ShadowStore, SwapMemories
+from libs.contracts.requests import ShadowStore, SwapMemories, WithdrawSwap
 from services.memory.indexing import Indexing
 from services.memory.ranking import FieldWeights
 from services.memory.replays import Replays
@@ -126,6 +128,29 @@ async def test_who_was_erased_since_the_shadow_was_made_is_not_swapped(
     assert await statements(memory) == {}
 
 
+async def test_a_swap_that_is_withdrawn_is_never_made_and_one_that_was_made_stays(
+    memory: Memory, replays: Replays, live: Distiller
+) -> None:
+    await live.tell(tea(1))
+    made, late = await shadowed(replays, live), await shadowed(replays, live)
+    await made.tell(tea(1, TEA, "Likes tea"))
+    await late.tell(tea(1, TEA, "Hates tea"))
+
+    async def withdrawn(shadow: Distiller, swap_id: UUID) -> bool:
+        request = WithdrawSwap(
+            swap_id=swap_id, store_uid=live.store_uid, shadow_uid=shadow.store_uid, actor_id=live.actor_id
+        )
+        return not (await replays.withdraw(request)).swapped
+
+    first, second = uuid7(), uuid7()
+    assert await swap(replays, live, made, swap_id=first) == "swapped"
+    assert not await withdrawn(made, first)
+    assert await withdrawn(late, second)
+
+    assert await swap(replays, live, late, swap_id=second) == "erased"
+    assert await statements(memory) == {TEA: "Likes tea"}
+
+
 def source_erased(live: Distiller) -> SessionActorErased:
     return SessionActorErased(
         workspace_id=WORKSPACE, store_uid=live.session_store_uid, actor_id="ana", epoch=1, erasure_id=uuid7()
@@ -204,6 +229,53 @@ async def test_a_thousand_memories_of_an_actor_unknown_to_the_statistics_are_swa
     found = await statements(memory)
     assert len(found) == 1000
     assert all(content.startswith("Told again") for content in found.values())
+
+
+@pytest.fixture
+def statements_sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What transactions say to Postgres."""
+    said_to_it: list[str] = []
+
+    def counted(name: str) -> None:
+        whole = getattr(Tx, name)
+
+        async def run(tx: Tx, sql: str, *args: Any) -> Any:
+            said_to_it.append(sql)
+            return await whole(tx, sql, *args)
+
+        monkeypatch.setattr(Tx, name, run)
+
+    for name in ("execute", "fetch", "fetchrow", "fetchval"):
+        counted(name)
+    return said_to_it
+
+
+async def test_a_swap_of_many_memories_takes_no_statement_for_each(
+    memory: Memory, replays: Replays, live: Distiller, statements_sent: list[str]
+) -> None:
+    """A third is told anew, a third only now, and a third no more."""
+
+    def facts(numbers: range, text: str) -> list[Change]:
+        return [tea(n, f"/facts/n{n}.md", f"{text} {n}") for n in numbers]
+
+    await live.send(live.batch(facts(range(1, 1201), "Fact"), through=1800))
+    shadow = await shadowed(replays, live)
+    await shadow.send(shadow.batch(facts(range(601, 1801), "Told again"), through=1800, lines=range(1, 1801)))
+    statements_sent.clear()
+
+    assert await swap(replays, live, shadow) == "swapped"
+
+    assert len(statements_sent) < 40
+    assert len(await statements(memory)) == 1200
+    for word, found in (("told", 100), ("fact", 100), ("1700", 1), ("300", 0)):
+        assert len(await memory.search("ana", word, page_size=100)) == found
+    actor = await chassis_of(memory.app).database.fetchrow(
+        "select s.entry_count, s.total_length - sum(e.length) as off, count(*) from actor_stats s join entries e"
+        " using (store_uid, actor_id) where store_uid = $1 and not e.retired group by 1, s.total_length",
+        live.store_uid,
+    )
+    assert actor is not None
+    assert (actor["entry_count"], actor["count"], round(actor["off"], 6)) == (1200, 1200, 0)
 
 
 async def test_nothing_reaches_a_shadow_that_is_over(memory: Memory, replays: Replays, live: Distiller) -> None:

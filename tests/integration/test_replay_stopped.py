@@ -17,6 +17,7 @@ from services.distiller.domain import Pipeline
 from services.memory.indexing import Indexing
 from services.memory.replays import Replays
 from services.memory.store.swapping import swap
+from tests.support import scripted_model as scripted
 from tests.support.replaying import Gate, again, contents, ended, nothing_is_left, second, start
 from tests.support.scripted_model import ScriptedModel, scripted_model
 from tests.support.servers import NatsServer, PostgresServer
@@ -146,6 +147,36 @@ async def test_a_swap_that_memory_made_counts_although_no_answer_ever_came(
         assert (over["state"], over["actors"]["swapped"]) == ("SUCCEEDED", 1)
         assert await contents(memstream) == [again(OLD)]
         await goes_on(memstream, pipeline)
+
+
+@pytest.mark.parametrize("what", ["replay", "memory-stores/facts", "session-stores/chats"])
+async def test_a_live_lane_held_for_the_tail_is_let_go_when_the_replay_is_over(
+    opened: Open, model: ScriptedModel, what: str
+) -> None:
+    first, tail = Gate(second), Gate(second)
+    first.close()
+    tail.close()
+    async with opened() as memstream:
+        pipeline = await told(memstream, model)
+        model.behave(first, second, tail)
+        replay = await start(memstream, pipeline)
+        await until(lambda: first.waiting)
+        await memstream.say("ana", "s1", "I play chess")
+        await memstream.settled(pipeline)
+        first.open()
+        await until(lambda: tail.waiting)
+        assert await held(memstream) == 1
+
+        await memstream.call("DELETE", f"/{replay['name'] if what == 'replay' else what}")
+
+        async def is_let_go() -> bool:
+            return not await held(memstream)
+
+        await until(is_let_go)
+        over = await ended(memstream, replay)
+        tail.open()
+        assert over["state"] == ("CANCELED" if what == "replay" else "FAILED")
+        await nothing_is_left(memstream)
 
 
 @pytest.mark.parametrize("moment", ["distilling", "before", "during"])
@@ -299,12 +330,17 @@ async def test_what_an_extraction_knew_before_the_live_lane_holds_no_replay_up(
         await memstream.say("ana", "s1", OLD)
         await memstream.call("POST", f"/{pipeline}/run", json={})
         await memstream.settled(pipeline)
+        gate = Gate(second)
+        gate.close()
+        model.behave(gate, scripted.valid, second)
+        replay = await start(memstream, pipeline)
+        await until(lambda: gate.waiting)
         await memstream.say("ana", "s1", "I play chess")
         asked = {"memory_store": "memory-stores/facts"}
         await memstream.call("POST", "/session-stores/chats/sessions/s1/extractions", json=asked)
-        model.behave(second)
+        gate.open()
 
-        over = await ended(memstream, await start(memstream, pipeline))
+        over = await ended(memstream, replay)
 
         assert over["state"] == "SUCCEEDED"
         assert await contents(memstream) == sorted([again(OLD), "I play chess"])

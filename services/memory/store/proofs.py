@@ -78,6 +78,22 @@ async def carry(tx: Tx, entry: Entry, store_uid: UUID, *, source: int) -> None:
     )
 
 
+async def carry_all(tx: Tx, store_uid: UUID, actor_id: str, carried: Sequence[tuple[Entry, int]]) -> None:
+    """As `carry`, of many entries, each with its `source`."""
+    await tx.execute(
+        f"{_INSERT} select $1, gen_random_uuid(), $2, c.entry_uid, c.version, x.session_store_uid, x.session_store_id,"
+        " x.session_uid, x.session_id, x.positions, x.said_by, x.said_at"
+        " from unnest($3::uuid[], $4::int[], $5::int[]) c (entry_uid, version, source)"
+        " cross join lateral (select * from version_evidence where store_uid = $1 and actor_id = $2"
+        "  and entry_uid = c.entry_uid and version = c.source offset 0) x",
+        store_uid,
+        actor_id,
+        [entry.entry_uid for entry, _ in carried],
+        [entry.version for entry, _ in carried],
+        [source for _, source in carried],
+    )
+
+
 async def move(tx: Tx, slot: Entry, store_uid: UUID, *, source: int, target: int, since: datetime) -> None:
     """What was said since then supports another version."""
     await tx.execute(

@@ -111,9 +111,21 @@ class Rows:
         )
 
 
+VERSION = (
+    "store_uid, actor_id, entry_uid, version, retired, content, description, kind,"
+    " said_by, valid_from, recorded_at, event_date, writer_type, writer, batch_id, run_id, is_derived"
+)
+# What is inserted into `entries` takes the place of the slot's current row.
+BECOMES_CURRENT = """
+    on conflict (store_uid, entry_uid) do update set version = excluded.version, retired = excluded.retired,
+        content = excluded.content, description = excluded.description, kind = excluded.kind,
+        said_by = excluded.said_by, last_recorded_at = excluded.last_recorded_at, event_date = excluded.event_date,
+        valid_from = excluded.valid_from, entry_id = excluded.entry_id, source_type = excluded.source_type,
+        create_time = excluded.create_time, update_time = excluded.update_time, terms = excluded.terms,
+        length = excluded.length, last_version = greatest(entries.last_version, excluded.last_version)
+"""
 _INSERT_VERSION = (
-    "insert into entry_versions (store_uid, actor_id, entry_uid, version, retired, content, description, kind,"
-    " said_by, valid_from, recorded_at, event_date, writer_type, writer, batch_id, run_id, is_derived)"
+    f"insert into entry_versions ({VERSION})"
     " values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
 )
 _SAVE = f"""
@@ -126,12 +138,7 @@ entry as (
         last_recorded_at, event_date, valid_from, entry_id, session_id, path, source_type, create_time, update_time,
         terms, length, last_version)
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $11, $12, $18, $19, $20, $21, $22, $23, $24, $25, $27, $4)
-    on conflict (store_uid, entry_uid) do update set version = excluded.version, retired = excluded.retired,
-        content = excluded.content, description = excluded.description, kind = excluded.kind,
-        said_by = excluded.said_by, last_recorded_at = excluded.last_recorded_at, event_date = excluded.event_date,
-        valid_from = excluded.valid_from, entry_id = excluded.entry_id, source_type = excluded.source_type,
-        create_time = excluded.create_time, update_time = excluded.update_time, terms = excluded.terms,
-        length = excluded.length, last_version = greatest(entries.last_version, excluded.last_version)
+    {BECOMES_CURRENT.strip()}
 ),
 dropped as (
     delete from entry_terms t using (select unnest(terms) as term from old) o

@@ -10,8 +10,17 @@ from datetime import datetime
 from uuid import UUID
 
 from libs.chassis.unit_of_work import Tx
-from libs.contracts.ids import uuid7
-from services.memory.domain import Addition, Around, Entry, Value, Version, holds_since
+from services.memory.domain import (
+    Addition,
+    Around,
+    Entry,
+    Value,
+    Version,
+    first_version,
+    holds_since,
+    made_current,
+    with_version,
+)
 from services.memory.indexing import Indexing
 from services.memory.store.access import OpenStore
 from services.memory.store.postings import reindex
@@ -29,6 +38,7 @@ class Slots:
         self.store_uid = store_uid
         self.actor_id = actor_id
         self.actor_no = actor_no
+        self.language = language
         self._tx = tx
         self._writer = writer
         self._rows = Rows(tx, store_uid, actor_id, actor_no, language, writer, indexing)
@@ -129,21 +139,15 @@ class Slots:
         source_type: str,
     ) -> Entry:
         """A slot that was never there. Raises `asyncpg.UniqueViolationError` when another entry has this id."""
-        entry_uid = uuid7()
-        entry = Entry(
-            entry_uid=entry_uid,
-            entry_id=entry_id or str(entry_uid),
-            actor_id=self.actor_id,
-            session_id=session_id,
-            path=path,
-            version=1,
-            value=value,
-            valid_from=at,
-            last_version=1,
-            last_recorded_at=recorded_at,
+        entry = first_version(
+            self.actor_id,
+            path,
+            session_id,
+            value,
+            at,
+            recorded_at=recorded_at,
             source_type=source_type,
-            create_time=recorded_at,
-            update_time=recorded_at,
+            entry_id=entry_id,
         )
         await self._rows.save(entry, at, recorded_at, is_derived=self._writer.batch_id is not None)
         return entry
@@ -165,24 +169,14 @@ class Slots:
         repeats, so that it rests on the same evidence and is erased with it.
         """
         entry = replace(
-            slot,
+            with_version(slot, recorded_at, holds_since),
             entry_id=entry_id or slot.entry_id,
             source_type=source_type or slot.source_type,
-            valid_from=holds_since,
-            last_version=slot.last_version + 1,
-            last_recorded_at=recorded_at,
         )
         if not addition.is_current:
             await self._rows.add_history(entry, addition, recorded_at)
             return entry
-        revived = slot.value.retired and not addition.value.retired
-        entry = replace(
-            entry,
-            version=entry.last_version,
-            value=addition.value,
-            create_time=recorded_at if revived else slot.create_time,
-            update_time=recorded_at,
-        )
+        entry = made_current(entry, addition.value)
         is_derived = await self._is_derived(entry, carries)
         await self._rows.save(entry, addition.at, recorded_at, is_derived=is_derived)
         if carries is not None:

@@ -10,11 +10,13 @@ from typing import Any
 from uuid import UUID
 
 from libs.chassis.unit_of_work import Tx
+from libs.contracts.ids import part_of
 from libs.contracts.requests import KnownSession, MemoriesSwapped, SwapMemories, WithdrawSwap
-from services.memory.domain import DREAMER, Addition, Entry, next_moment
+from services.memory.domain import DREAMER, Entry, first_version, made_current, next_moment, with_version
 from services.memory.indexing import Indexing
 from services.memory.store.access import OpenStore, open_store_for_batch
 from services.memory.store.epochs import hold_epoch, raise_epoch, read_epoch
+from services.memory.store.many import Saved, save_all
 from services.memory.store.records import ENTRY_COLUMNS, entry_from
 from services.memory.store.rewriting import LAST_SAID, NEXT_MOMENT
 from services.memory.store.rows import Writer
@@ -71,16 +73,19 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
     taken = await _taken(tx, *mine)
     slots_of_ours = {slot.path: (slot, last_said) for slot, last_said in ours}
     written = [
-        (await _write(slots, entry, slots_of_ours.get(entry.path), now), entry)
+        (_written(wanted, entry, slots_of_ours.get(entry.path), now), entry)
         for entry, _ in told
         if entry.path not in taken
     ]
-    await _inherit(tx, wanted, written)
     made = {entry.path for entry, _ in told}
     retold = await _resting_on_given_lines(tx, *mine, wanted.shadow_uid)
-    for slot, last_said in ours:
-        if slot.entry_uid in retold and slot.path not in made:
-            await _retire(slots, slot, last_said, now)
+    retired = [
+        _retired(slot, last_said, now)
+        for slot, last_said in ours
+        if slot.entry_uid in retold and slot.path not in made and not slot.value.retired
+    ]
+    await save_all(tx, slots, writer, indexing, [saved for saved, _ in written if isinstance(saved, Saved)] + retired)
+    await _inherit(tx, wanted, [(saved.entry if isinstance(saved, Saved) else saved, told) for saved, told in written])
     await _note(tx, wanted)
     return MemoriesSwapped(outcome="swapped")
 
@@ -181,27 +186,35 @@ async def _resting_on_given_lines(tx: Tx, *mine_and_shadow: Any) -> set[UUID]:
     return {row["entry_uid"] for row in rows}
 
 
-async def _write(slots: Slots, told: Entry, known: Told | None, now: datetime) -> Entry:
+def _written(wanted: SwapMemories, told: Entry, known: Told | None, now: datetime) -> Saved | Entry:
+    """The slot with what the replay tells, or as it is when it says just that."""
     if known is None:
-        recorded_at = max(now, told.valid_from)
-        return await slots.create(
-            None, told.path, None, told.value, told.valid_from, recorded_at=recorded_at, source_type=DREAMER
+        # The same id when it is swapped again in a restored database: later batches name the entry by it.
+        entry_id = str(part_of(wanted.swap_id, told.path))
+        entry = first_version(
+            wanted.actor_id,
+            told.path,
+            None,
+            told.value,
+            told.valid_from,
+            recorded_at=max(now, told.valid_from),
+            source_type=DREAMER,
+            entry_id=entry_id,
         )
+        return Saved(entry, told.valid_from)
     slot, last_said = known
     if slot.value == told.value:
         return slot
     recorded_at = next_moment(now, slot)
     at = min(max(told.valid_from, last_said + NEXT_MOMENT), recorded_at)
-    return await slots.add(slot, Addition(told.value, at, is_current=True), recorded_at=recorded_at, holds_since=at)
+    return Saved(made_current(with_version(slot, recorded_at, at), told.value), at)
 
 
-async def _retire(slots: Slots, slot: Entry, last_said: datetime, now: datetime) -> None:
+def _retired(slot: Entry, last_said: datetime, now: datetime) -> Saved:
     recorded_at = next_moment(now, slot)
     at = min(last_said + NEXT_MOMENT, recorded_at)
     value = replace(slot.value, content=None, description=None, retired=True)
-    await slots.add(
-        slot, Addition(value, at, is_current=True), recorded_at=recorded_at, holds_since=at, carries=slot.version
-    )
+    return Saved(made_current(with_version(slot, recorded_at, at), value), at, carries=slot.version)
 
 
 async def _inherit(tx: Tx, wanted: SwapMemories, written: list[tuple[Entry, Entry]]) -> None:
