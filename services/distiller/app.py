@@ -61,9 +61,9 @@ def build(
     distiller = Distiller(models, lanes, batches, chassis.relay, creators, reader, paid, consolidator)
     workers = LaneWorkers(settings, lanes, distiller, counted)
     runner = Runner(settings, runs, pipelines, workers, unit_of_work, creators, bus.ask)
-    restored = Restored(lanes, batches, unit_of_work, chassis.relay, bus.ask)
-    sweeper = Sweeper(settings, pipelines, lanes, workers, bus.ask, restored, counted)
     replays, actors = Replays(chassis.database), ReplayActors(chassis.database)
+    restored = Restored(lanes, batches, actors, unit_of_work, chassis.relay, bus.ask)
+    sweeper = Sweeper(settings, pipelines, lanes, workers, bus.ask, restored, counted)
     replayer = Replayer(settings.replay_actors, replays, actors, pipelines, workers, unit_of_work, creators, bus.ask)
     unanswered = Unanswered(batches, unit_of_work, counted, settings.unanswered_after_s)
     handlers = Handlers(

@@ -2,7 +2,9 @@
 
 - session: its positions are given again. A session whose watermark is above its last position is distilled from its
   beginning, for nobody knows which of its positions are the old ones; what memory has of them is only confirmed.
-- memory: the settled batches that it lacks are applied again, in their order.
+- memory: the settled batches that it lacks are applied again, in their order. So are the swaps of replays: what each
+  was made of is gathered once more, in a shadow of its own. One that comes too late, for more is distilled by now, is
+  left out: it would bring back what has changed since.
 - distiller: the sweep finds what is known no more; what memory has already, a repeat only confirms.
 """
 
@@ -13,9 +15,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from pydantic import TypeAdapter
+
 from libs.chassis.outbox import OutboxRow, Relay
 from libs.chassis.unit_of_work import UnitOfWork
-from libs.contracts.events import Change, MemoriesDistilled, Range
+from libs.contracts.events import Change, MemoriesDistilled, Range, ReplayEnded
 from libs.contracts.ids import uuid7
 from libs.contracts.requests import (
     ApplyBatch,
@@ -23,33 +27,53 @@ from libs.contracts.requests import (
     ChangedSession,
     FindLacking,
     LackingBatches,
+    MemoriesSwapped,
     ReadTranscript,
     Related,
     RelatedEntries,
+    ShadowStore,
+    StoreShadowed,
+    SwapMemories,
     Transcript,
 )
 from services.distiller.domain import AGAIN_LIMIT, Pipeline, batch_of
-from services.distiller.store import Batches, Lanes
+from services.distiller.store import Batches, Lanes, ReplayActors
 from services.distiller.store.batches import Settled
 
 APPLY_TIMEOUT_S = 10.0
+SWAP_TIMEOUT_S = 30.0
+
+SENT: TypeAdapter[MemoriesDistilled | SwapMemories] = TypeAdapter(MemoriesDistilled | SwapMemories)
 
 Ask = Callable[..., Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedAgain:
-    """A page of settled batches, looked through: how many memory lacked, and where the next page begins."""
+    """A page of settled batches, looked through: how many memory lacked, and where the next page begins.
+
+    `late`: swaps that were left out.
+    """
 
     batches: int
     lacking: int
+    late: int
     through: tuple[datetime, UUID] | None
 
 
 class Restored:
-    def __init__(self, lanes: Lanes, batches: Batches, unit_of_work: UnitOfWork, relay: Relay, ask: Ask) -> None:
+    def __init__(
+        self,
+        lanes: Lanes,
+        batches: Batches,
+        actors: ReplayActors,
+        unit_of_work: UnitOfWork,
+        relay: Relay,
+        ask: Ask,
+    ) -> None:
         self._lanes = lanes
         self._batches = batches
+        self._actors = actors
         self._unit_of_work = unit_of_work
         self._relay = relay
         self._ask = ask
@@ -98,11 +122,16 @@ class Restored:
         """Looks through the next settled batches of a workspace. Raises `Retry` when memory does not answer."""
         page = await self._batches.settled_page(workspace_id, after, limit)
         lacking = await self._lacking(page)
+        late = 0
         for settled in page:
             if settled.batch_id in lacking:
-                await self._apply(settled)
+                match SENT.validate_json(settled.event):
+                    case MemoriesDistilled() as batch:
+                        await self._apply(batch)
+                    case SwapMemories() as swap:
+                        late += not await self._swap(workspace_id, swap)
         through = (page[-1].settled_at, page[-1].batch_id) if len(page) == limit else None
-        return AppliedAgain(len(page), len(lacking), through)
+        return AppliedAgain(len(page), len(lacking) - late, late, through)
 
     async def _lacking(self, page: Sequence[Settled]) -> set[UUID]:
         by_store: dict[UUID, list[UUID]] = {}
@@ -116,9 +145,29 @@ class Restored:
         )
         return {batch_id for answer in answers for batch_id in answer.batch_ids}
 
-    async def _apply(self, settled: Settled) -> None:
+    async def _swap(self, workspace_id: int, swap: SwapMemories) -> bool:
+        """Gathers anew what a replay had gathered for an actor, and has it swapped; False when only a replay helps."""
+        shadow_uid = uuid7()
+        made: StoreShadowed = await self._ask(
+            ShadowStore(workspace_id=workspace_id, store_uid=shadow_uid, of_store_uid=swap.store_uid), StoreShadowed
+        )
+        if made.gone:
+            return True
+        try:
+            for event in await self._actors.gathered(swap.swap_id):
+                batch = MemoriesDistilled.model_validate_json(event)
+                again = batch.model_copy(update={"store_uid": shadow_uid, "memory_epoch": 0})
+                await self._ask(ApplyBatch(batch=again), BatchApplied, timeout_s=APPLY_TIMEOUT_S)
+            swapped: MemoriesSwapped = await self._ask(
+                swap.model_copy(update={"shadow_uid": shadow_uid}), MemoriesSwapped, timeout_s=SWAP_TIMEOUT_S
+            )
+        finally:
+            async with self._unit_of_work.begin() as tx:
+                tx.emit(ReplayEnded(workspace_id=workspace_id, store_uid=shadow_uid))
+        return swapped.outcome != "behind" or not await self._actors.is_newest(swap.swap_id)
+
+    async def _apply(self, batch: MemoriesDistilled) -> None:
         """One after the other: each batch was decided on what the one before had written."""
-        batch = MemoriesDistilled.model_validate_json(settled.event)
         applied: BatchApplied = await self._ask(ApplyBatch(batch=batch), BatchApplied, timeout_s=APPLY_TIMEOUT_S)
         conflicts = [
             change

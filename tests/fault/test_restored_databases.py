@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.cluster import Cluster, cluster
+from libs.contracts.routes import BASE
+from tests.support.cluster import SESSIONS, Cluster, cluster
 from tests.support.ledger import Fact, Ledger
 from tests.support.load import Load, judged
+from tests.support.replaying import again, second
+from tests.support.scripted_model import scripted_model
 from tests.support.servers import PostgresServer
 from tests.support.service import until
 
@@ -81,6 +84,64 @@ async def test_an_older_memory_gets_back_what_it_lost_with_the_same_ids_and_vers
     assert " 0 of " in second.split(";")[1], second
     assert " 0 of " not in first.split(";")[1], first
     await judged(running, load.ledger)
+
+
+async def say(running: Cluster, *lines: str) -> None:
+    items = [{"data": {"type": "message", "role": "user", "content": line}} for line in lines]
+    await running.answer(
+        "POST", f"{SESSIONS}/s1/items:append", json={"items": items}, headers={"Idempotency-Key": lines[0]}
+    )
+    assert await running.at_rest()
+
+
+async def replayed(running: Cluster, key: str) -> None:
+    started = await running.answer(
+        "POST", f"{BASE}/{running.pipeline}:replay", json={}, headers={"Idempotency-Key": key}
+    )
+
+    async def is_over() -> bool:
+        return "end_time" in await running.answer("GET", f"{BASE}/{started['name']}")
+
+    await until(is_over, deadline_s=60)
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["at once", "after more was said"])
+async def test_an_older_memory_gets_back_what_a_replay_had_swapped(
+    postgres: PostgresServer, seed: int, goes_on: bool
+) -> None:
+    async with scripted_model() as model:
+        settings = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none", "MODEL": "scripted", "BATCH_LINES": "2"}
+        async with cluster(postgres, seed=seed, settings={"distiller": settings}) as running:
+            await running.make_session("s1", "ana")
+            await say(running, *(f"Fact number {n} holds" for n in range(5)))
+            dump = await running.dump("memory")
+            await say(running, "A sixth fact holds", "Some gossip about Bo")
+            model.behave(second)
+            await replayed(running, "replay")
+            await say(running, "Fact number 3 holds")
+            before, calls = await remembered(running, "ana"), model.calls
+
+            await running.restore("memory", dump)
+            if goes_on:
+                await say(running, "One more fact holds")
+            first, again_said = await repair(running), await repair(running)
+
+            if goes_on:
+                assert "1 actors must be replayed again" in first
+                await replayed(running, "once more")
+                assert "must be replayed" not in await repair(running)
+            else:
+                assert await remembered(running, "ana") == before
+                assert model.calls == calls, "nothing is paid for again"
+                assert " 0 of " in again_said.split(";")[1], again_said
+            known = {entry.statement for entry in await running.entries("ana")}
+            lines = [*(f"Fact number {n} holds" for n in range(5)), "A sixth fact holds"]
+            assert known == {again(line) for line in [*lines, *(["One more fact holds"] if goes_on else [])]}
+
+            async def is_gone() -> bool:
+                return await running.count("memory", "shadow_stores") + await running.count("memory", "purges") == 0
+
+            await until(is_gone, deadline_s=60)
 
 
 @pytest.mark.parametrize("with_repair", [False, True], ids=["by the sweep", "with a repair"])

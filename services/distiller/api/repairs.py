@@ -30,7 +30,10 @@ class LanesRepaired(BaseModel):
 
 class BatchesRepaired(BaseModel):
     batches: int
-    applied_again: int = Field(description="Settled batches that the memory service had lost.")
+    applied_again: int = Field(description="Settled batches and swaps of replays that the memory service had lost.")
+    left_out: int = Field(
+        description="Swaps that come too late, for more is distilled by now: replay those actors again."
+    )
     next_page_token: str | None = None
 
 
@@ -77,4 +80,6 @@ class RepairApi:
         except Retry:
             raise Unavailable("The memory service does not answer; what was repaired stays so.") from None
         token = encode_token(scope, done.through) if done.through else None
-        return BatchesRepaired(batches=done.batches, applied_again=done.lacking, next_page_token=token)
+        return BatchesRepaired(
+            batches=done.batches, applied_again=done.lacking, left_out=done.late, next_page_token=token
+        )

@@ -128,7 +128,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A batch that memory has answered, as it was sent."""
+    """A batch or a swap that memory has answered, as it was sent."""
 
     batch_id: UUID
     memory_store_uid: UUID
@@ -145,10 +145,11 @@ class Emitted:
 
 
 async def expired(tx: Tx) -> int:
-    """Drops settled batches after 7 days, and questions that nobody came back for after one."""
+    """Drops settled batches after 7 days, those of a swap after the swap, and unused questions after one day."""
     return await tx.execute(
-        "delete from batches where batch_id in (select batch_id from batches"
-        " where (state = 'settled' and settled_at < now() - interval '7 days')"
+        "delete from batches where batch_id in (select batch_id from batches b"
+        " where (state = 'settled' and settled_at < now() - interval '7 days'"
+        "  and not exists (select from batches s where s.batch_id = b.swap_id and s.batch_id <> b.batch_id))"
         " or (state in ('asked', 'answered') and created_at < now() - interval '1 day') limit $1)",
         BATCH,
     )
@@ -260,11 +261,12 @@ class Batches:
         return bool(told)
 
     async def settled_page(self, workspace_id: int, after: tuple[datetime, UUID] | None, limit: int) -> list[Settled]:
-        """The settled batches of a workspace, in the order in which memory answered them."""
+        """The settled batches and swaps of a workspace, in the order in which memory answered them."""
         rows = await self._database.fetch(
             "select b.batch_id, b.memory_store_uid, b.settled_at, b.event from batches b"
             " join pipelines p on p.pipeline_uid = b.pipeline_uid and p.workspace_id = $1"
-            " where b.state = 'settled' and b.event is not null"
+            " where b.state = 'settled' and b.event is not null and p.parent_uid is null"
+            " and coalesce(b.swap_id, b.batch_id) = b.batch_id"
             " and ($2::timestamptz is null or (b.settled_at, b.batch_id) > ($2, $3::uuid))"
             " order by b.settled_at, b.batch_id limit $4",
             workspace_id,

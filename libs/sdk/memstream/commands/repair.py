@@ -31,5 +31,6 @@ def repair(ctx: typer.Context) -> None:
     out.show(
         dict(done),
         f"{done['rewound']} of {done['sessions']} sessions are distilled anew; "
-        f"{done['applied_again']} of {done['batches']} batches were applied again",
+        f"{done['applied_again']} of {done['batches']} batches were applied again"
+        + (f"; {done['left_out']} actors must be replayed again" if done["left_out"] else ""),
     )

@@ -1,5 +1,7 @@
 """Where each actor of a replay stands. Whoever moves one has seen it in the state that it moves it from."""
 
+from uuid import UUID
+
 from libs.chassis.database import Database
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.requests import SwapMemories
@@ -133,6 +135,22 @@ class ReplayActors:
         if await self.move(tx, replay, actor, "withdrawing", reason):
             await let_go(tx, replay.replay_uid, actor.actor_id)
 
+    async def gathered(self, swap_id: UUID) -> list[str]:
+        """The batches that a swap was made of, in their order, as they were sent."""
+        rows = await self._database.fetch(
+            "select event from batches where swap_id = $1 and batch_id <> $1 order by emitted_at, batch_id", swap_id
+        )
+        return [row["event"] for row in rows]
+
+    async def is_newest(self, swap_id: UUID) -> bool:
+        """Whether no later replay has swapped the same actor for the same pipeline."""
+        return not await self._database.fetchval(
+            "select exists (select from batches s join batches n on n.pipeline_uid = s.pipeline_uid"
+            " and n.actor_id = s.actor_id and n.memory_store_uid = s.memory_store_uid and n.swap_id = n.batch_id"
+            " and n.settled_at > s.settled_at where s.batch_id = $1)",
+            swap_id,
+        )
+
     async def swapped(self, tx: Tx, replay: Replay, actor: AtWork, swap: SwapMemories) -> None:
         """Memory has swapped; like every batch, the swap and what it was made of are kept for a repair."""
         if not await self.move(tx, replay, actor, "swapped"):
@@ -148,7 +166,8 @@ class ReplayActors:
         )
         await tx.execute(
             "insert into batches (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token, event,"
-            " ranges, settled_at) values ($1, $2, $3, $4, 'settled', 0, $5, '[]', now()) on conflict do nothing",
+            " ranges, settled_at, swap_id) values ($1, $2, $3, $4, 'settled', 0, $5, '[]', now(), $1)"
+            " on conflict do nothing",
             swap.swap_id,
             replay.pipeline_uid,
             actor.actor_id,
