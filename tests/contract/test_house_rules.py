@@ -49,6 +49,10 @@ def test_faststream_is_met_in_the_chassis_only() -> None:
     assert found <= FASTSTREAM_MAY_BE_IN
 
 
+def test_what_is_sent_to_memory_is_made_in_one_place() -> None:
+    assert places(r"\bMemoriesDistilled\($", ".py") == ["services/distiller/domain/batches.py"]
+
+
 def test_alembic_is_met_in_migrations_only() -> None:
     found = places(r"^\s*(from|import) (alembic|sqlalchemy)\b", ".py")
 

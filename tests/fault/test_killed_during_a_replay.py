@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from starlette.responses import Response
 from libs.contracts.routes import BASE
 from tests.support import scripted_model as scripted
 from tests.support.cluster import SESSIONS, Cluster, cluster
+from tests.support.kill_points import SWAP_POINTS, KillPoints
 from tests.support.scripted_model import asked_lines, note, scripted_model
 from tests.support.servers import PostgresServer
 from tests.support.service import until
@@ -80,3 +82,46 @@ async def test_a_replay_goes_on_after_any_kill_and_swaps_each_actor_whole(
                 return shadows == await running.count("distiller", "pipelines", "parent_uid is not null") == 0
 
             await until(is_gone, deadline_s=60)
+
+
+@pytest.mark.parametrize("point", SWAP_POINTS)
+async def test_a_replay_cancelled_while_its_swap_is_killed_is_all_or_nothing(
+    postgres: PostgresServer, tmp_path: Path, seed: int, point: str
+) -> None:
+    points = KillPoints(tmp_path)
+    async with scripted_model() as model:
+        own = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none", "MODEL": "scripted"}
+        async with cluster(postgres, settings={"distiller": own}, seed=seed, kill_points=tmp_path) as running:
+            await append(running, "ana")
+            assert await running.at_rest()
+            model.behave(again)
+            points.arm(point)
+            if point == "withdrawn":
+                points.arm("swap_asked")
+            replay = await running.answer(
+                "POST", f"{BASE}/{running.pipeline}:replay", json={}, headers={"Idempotency-Key": "replay"}
+            )
+            await until(lambda: not points.is_armed("swap_asked" if point == "withdrawn" else point), deadline_s=60)
+
+            await running.call("DELETE", f"{BASE}/{replay['name']}")
+
+            assert await running.count("distiller", "lanes", "held_by is not null") == 0
+            over: dict[str, Any] = {}
+
+            async def is_over() -> bool:
+                over.update(await running.answer("GET", f"{BASE}/{replay['name']}"))
+                return "end_time" in over
+
+            await until(is_over, deadline_s=60)
+            known = sorted(entry.statement for entry in await running.entries("ana"))
+            expected = (NEW, "SUCCEEDED", 1) if over["actors"]["swapped"] else (OLD, "CANCELED", 0)
+            assert (known, over["state"], over["actors"]["swapped"]) == expected
+            if point == "swap_made":
+                assert known == NEW
+
+            item = {"data": {"type": "message", "role": "user", "content": "One more fact"}}
+            await running.answer(
+                "POST", f"{SESSIONS}/s-ana/items:append", json={"items": [item]}, headers={"Idempotency-Key": "more"}
+            )
+            assert await running.at_rest(), "the live lane goes on"
+            assert len(await running.entries("ana")) == len(known) + 1

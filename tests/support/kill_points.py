@@ -16,8 +16,10 @@ from libs.chassis.bus import Bus
 from libs.contracts.events import MemoriesDistilled
 from services.distiller.distil import Distiller
 from services.distiller.reading import Reader
+from services.distiller.replays import Replayer
 from services.distiller.store import Batches, Lanes
 from services.memory.handlers import Handlers
+from services.memory.replays import Replays
 
 KILL_POINTS = (
     "after_lease",
@@ -29,6 +31,8 @@ KILL_POINTS = (
     "applied",
     "acknowledged",
 )
+# Of a replay: before memory is asked to swap, after it has swapped, after a withdrawn swap was asked about.
+SWAP_POINTS = ("swap_asked", "swap_made", "withdrawn")
 
 
 class KillPoints:
@@ -57,6 +61,9 @@ class KillPoints:
         self._after(Batches, "emit", "committed")
         self._after(Bus, "publish", "published", lambda _, __, row: row.subject == MemoriesDistilled.subject)
         self._after(Handlers, "on_memories_distilled", "applied")
+        self._before(Replayer, "_swap", "swap_asked")
+        self._after(Replays, "swap", "swap_made")
+        self._after(Replays, "withdraw", "withdrawn")
         ack = Msg.ack
 
         async def acknowledge(message: Msg) -> None:

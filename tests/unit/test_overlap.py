@@ -1,11 +1,11 @@
 """Which entries a model is asked about together."""
 
 from datetime import UTC, datetime
+from itertools import chain, product
 
 import pytest
 
 from libs.contracts.requests import StoredEntry
-from services.distiller.consolidation import overlap
 from services.distiller.consolidation.overlap import GROUP_ENTRIES, fingerprint, groups_of
 from services.memory.domain import Value
 from services.memory.indexing import Indexing
@@ -54,18 +54,36 @@ def test_a_group_is_never_larger_than_a_model_can_compare() -> None:
     assert max(map(len, groups)) == GROUP_ENTRIES
 
 
-def test_a_crowded_memory_compares_no_more_than_so_many_pairs_the_rarest_words_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    entries = [entry(f"/tea/guest{n}.md", f"Drinks oolong with guest{n}") for n in range(3)]
-    entries += [entry("/a/one.md", "Keeps a zebra"), entry("/b/two.md", "Owns that zebra")]
-    entries += [entry(f"/notes/thing{n}.md", f"Something about thing{n}") for n in range(100)]
-    every = paths(groups_of(entries))
+FIRST, MIDDLE, LAST = (
+    names.split()
+    for names in (
+        "ada bela caro dario elif femi goran hana ivo jonas kaya lior mina nuno oana pavel rosa sami tove uma",
+        "lee kim joy ray max sol",
+        "abbot brandt castro dumas evans fontana garcia hubert ivanov jansen keller lopez moreau novak olsen petit"
+        " quint rossi stein tanaka ueda vogel weber yilmaz zimmer",
+    )
+)
+TRADES = ["beekeeper", "baker", "carpenter", "dentist", "electrician"]
 
-    monkeypatch.setattr(overlap, "PAIRS", 1)
 
-    assert every == [[f"/tea/guest{n}.md" for n in range(3)], ["/a/one.md", "/b/two.md"]]
-    assert paths(groups_of(entries)) == [["/a/one.md", "/b/two.md"]]
+@pytest.mark.parametrize("middles", [["lee"], MIDDLE], ids=["500 facts", "3000 facts"])
+def test_a_restatement_meets_its_fact_in_a_memory_of_any_size(middles: list[str]) -> None:
+    """With 3,000 facts each word of a name is in a hundred of them: only all of a name tells a person."""
+    people = [" ".join(name) for name in product(FIRST, middles, LAST)]
+    entries = []
+    for number, person in enumerate(people):
+        trade = TRADES[number % len(TRADES)]
+        entries.append(entry(f"/facts/n{number}.md", f"{person} is my {trade}"))
+        if number % 10 == 0:
+            entries.append(entry(f"/again/n{number}.md", f"As a {trade} I always go to {person}, nobody else"))
+
+    shown = paths(groups_of(entries))
+
+    apart = [
+        n for n in range(0, len(people), 10) if not any({f"/facts/n{n}.md", f"/again/n{n}.md"} <= {*g} for g in shown)
+    ]
+    assert apart == []
+    assert len({*chain(*shown)}) == len([*chain(*shown)]), "each in one group"
 
 
 def test_an_entry_too_long_for_a_statement_stands_alone() -> None:

@@ -35,7 +35,7 @@ from services.distiller.metrics import Metrics
 from services.distiller.paid import PaidAnswers
 from services.distiller.store import Batches, Consolidations
 
-READ_PAGES = 8  # of at most 256 KiB, terms counted, and 500 entries
+READ_PAGES = 16  # of at most 256 KiB, terms counted, and 500 entries
 
 # What is nobody's fault here: the lane waits, or another worker has it.
 WAITS = (ApiError, Retry, ProviderFailure, OverBudget, Fenced)

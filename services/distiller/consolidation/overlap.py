@@ -1,22 +1,22 @@
 """Which entries are worth showing to a model: those that share much of what they are found by, and those too long.
 
 Two entries overlap when the terms that they share carry enough of the weight of the shorter one's, rare terms weighing
-more (idf over the actor's entries). Only pairs that share a term few entries have are compared, the rarest terms first
-and no more than `PAIRS`, so that a crowded memory costs seconds.
+more (idf over the actor's entries). Each entry is compared with the `NEAREST` that share the most of its rarest terms,
+of which no more than `REACH` holders are looked at: so nobody is left out, and a crowded memory costs seconds.
 """
 
 import hashlib
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
-from itertools import chain, combinations, islice
+from heapq import nlargest
 
 from libs.contracts.limits import STATEMENT_CHARS
 from libs.contracts.requests import StoredEntry
 
 OVERLAP = 0.2
-FEW_ENTRIES = 30
-PAIRS = 100_000
+NEAREST = 30
+REACH = 1000
 GROUP_ENTRIES = 8
 
 Group = list[StoredEntry]
@@ -47,21 +47,28 @@ def _overlapping(entries: Sequence[StoredEntry]) -> list[Group]:
 
 
 def _pairs(entries: Sequence[StoredEntry]) -> list[tuple[float, int, int]]:
-    terms = [frozenset(entry.terms) for entry in entries]
-    known_in = Counter(term for each in terms for term in each)
-    weight = {term: math.log(1 + (len(entries) - known + 0.5) / (known + 0.5)) for term, known in known_in.items()}
-    total = [sum(weight[term] for term in each) for each in terms]
     holders: defaultdict[str, list[int]] = defaultdict(list)
-    for number, each in enumerate(terms):
+    for number, entry in enumerate(entries):
+        for term in set(entry.terms):
+            holders[term].append(number)
+    weight = {
+        term: math.log(1 + (len(entries) - len(known) + 0.5) / (len(known) + 0.5)) for term, known in holders.items()
+    }
+    terms = [sorted(set(entry.terms), key=lambda term: (len(holders[term]), term)) for entry in entries]
+    total = [sum(weight[term] for term in each) for each in terms]
+    found = set()
+    for one, each in enumerate(terms):
+        shared: defaultdict[int, float] = defaultdict(float)
+        reached = 0
         for term in each:
-            if 1 < known_in[term] <= FEW_ENTRIES:
-                holders[term].append(number)
-    rarest = sorted(holders, key=lambda term: (known_in[term], term))
-    pairs = set(islice(chain.from_iterable(combinations(holders[term], 2) for term in rarest), PAIRS))
-    found = []
-    for one, other in pairs:
-        shared = sum(weight[term] for term in terms[one] & terms[other])
-        overlap = shared / min(total[one], total[other])
-        if overlap >= OVERLAP:
-            found.append((overlap, one, other))
-    return found
+            reached += len(holders[term])
+            if shared and reached > REACH:
+                break
+            for other in holders[term]:
+                shared[other] += weight[term]
+        del shared[one]
+        overlaps = ((round(by / min(total[one], total[other]), 9), other) for other, by in shared.items())
+        for overlap, other in nlargest(NEAREST, overlaps):
+            if overlap >= OVERLAP:
+                found.add((overlap, min(one, other), max(one, other)))
+    return list(found)
