@@ -28,6 +28,7 @@ from services.distiller.store import Batches, Lanes, Mark, Pipelines, Replays
 from services.distiller.store.batches import Emitted
 
 MARKS_AT_ONCE = 200
+STORE_DELETED = "NOT_FOUND: the {} store was deleted; another needs a pipeline of its own"
 
 
 class Marker:
@@ -164,12 +165,12 @@ class Handlers:
 
     async def on_session_store_deleted(self, event: SessionStoreDeleted) -> None:
         async with self._unit_of_work.begin() as tx:
-            await self._replays.stop_of_store(tx, event.store_uid, "NOT_FOUND: the session store was deleted")
+            await self._replays.stop_of_store(tx, event.store_uid, STORE_DELETED.format("session"))
             await self._lanes.forget_store(tx, event.store_uid)
 
     async def on_memory_store_deleted(self, event: MemoryStoreDeleted) -> None:
         async with self._unit_of_work.begin() as tx:
-            await self._replays.stop_of_store(tx, event.store_uid, "NOT_FOUND: the memory store was deleted")
+            await self._replays.stop_of_store(tx, event.store_uid, STORE_DELETED.format("memory"))
             await self._lanes.forget_store(tx, event.store_uid)
 
     async def on_session_actor_erased(self, event: SessionActorErased) -> None:

@@ -327,7 +327,10 @@ async def test_a_replay_that_is_over_forgets_who_is_erased_and_is_forgotten_itse
         named = (
             "select (select count(*) from replays where actor_id = 'ana' or error like '%ana%')"
             " + (select count(*) from replay_actors where actor_id = 'ana')"
+            " + (select count(*) from batches where actor_id = 'ana')"
         )
+        kept = "select count(*) from batches where swap_id is not null"
+        assert await distiller.database.fetchval(kept) == 2, "the swap, and what it was made of, for a repair"
         await distiller.database.write("update replay_actors set state = 'failed'")
         await distiller.database.write("update replays set state = 'FAILED', error = '1 actor not replayed: ana'")
 

@@ -61,7 +61,7 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
         return MemoriesSwapped(outcome="swapped")
     if wanted.shadow_uid not in stores:
         return MemoriesSwapped(outcome="gone")
-    # A shadow begins at 0, and is raised with its store.
+    # A shadow begins at 0, and is raised with its store and when a swap is withdrawn.
     if wanted.source_epoch < source_epoch or await read_epoch(tx, wanted.shadow_uid, wanted.actor_id):
         return MemoriesSwapped(outcome="erased")
     if wanted.keeps_up and (ahead := await _ahead(tx, wanted)):
@@ -80,9 +80,7 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
     made = {entry.path for entry, _ in told}
     retold = await _resting_on_given_lines(tx, *mine, wanted.shadow_uid)
     retired = [
-        _retired(slot, last_said, now)
-        for slot, last_said in ours
-        if slot.entry_uid in retold and slot.path not in made and not slot.value.retired
+        _retired(slot, last_said, now) for slot, last_said in ours if slot.entry_uid in retold and slot.path not in made
     ]
     await save_all(tx, slots, writer, indexing, [saved for saved, _ in written if isinstance(saved, Saved)] + retired)
     await _inherit(tx, wanted, [(saved.entry if isinstance(saved, Saved) else saved, told) for saved, told in written])
