@@ -109,16 +109,17 @@ class Handlers:
     async def related_entries(self, request: RelatedEntries) -> Related:
         if not is_name(request.actor_id):
             return Related()
-        # Before the entries: an erasure between the two makes the batch refused, never the entries wrong.
-        epoch = await self._distilling.epoch(request.store_uid, request.actor_id)
-        if epoch is None:
-            return Related(gone=True)
+        # The epoch before the nearest: an erasure between the two makes the batch refused, never the entries wrong.
         paths = [path for path in request.paths if is_storable(path)]
-        named = await self._distilling.at(request.store_uid, request.actor_id, paths) if paths else []
-        found = await self._search.related(
-            request.store_uid, request.actor_id, request.texts[:RELATED_TEXTS], request.limit
-        )
-        return Related(entries=_fitting(named, [hit.entry for hit in found]), epoch=epoch)
+        known = await self._distilling.known(request.store_uid, request.actor_id, paths)
+        if known is None:
+            return Related(gone=True)
+        nearest = []
+        if known.has_entries:
+            nearest = await self._search.related(
+                request.store_uid, request.actor_id, request.texts[:RELATED_TEXTS], request.limit
+            )
+        return Related(entries=_fitting(known.named, nearest), epoch=known.epoch)
 
     async def authorize_store(self, request: AuthorizeMemoryStore) -> StoreAuthorization:
         return await self._stores.authorize(request)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from libs.chassis.auth import Caller
+from services.memory.domain import Entry
 from services.memory.embeddings import Embeddings
 from services.memory.indexing import INLINE_CHARS, Indexing
 from services.memory.ranking import Posting, Statistics, score
@@ -81,23 +82,24 @@ class Search:
         statistics = Statistics(len(held), total / max(1, len(held)), known_in)
         return [scored(held[hit.entry], hit.score) for hit in score(terms, postings, statistics)]
 
-    async def related(self, store_uid: UUID, actor_id: str, texts: list[str], limit: int) -> list[Found]:
+    async def related(self, store_uid: UUID, actor_id: str, texts: list[str], limit: int) -> list[Entry]:
         """The best entries for each text in turn, without doubles."""
         language = self._guess(store_uid).language
-        found: dict[UUID, Found] = {}
-        ranks: list[list[Found]] = []
+        found: dict[UUID, Entry] = {}
+        ranks: list[list[Entry]] = []
         for text in texts:
-            hits = await self._index.related(store_uid, actor_id, query_terms(text[:RELATED_CHARS], language), limit)
-            if hits.language is not None and hits.language != language:
-                language = hits.language
+            terms = query_terms(text[:RELATED_CHARS], language)
+            actual, nearest = await self._index.related(store_uid, actor_id, terms, limit)
+            if actual is not None and actual != language:
+                language = actual
                 self._remember(store_uid, Sight(language, self._guess(store_uid).space))
                 terms = query_terms(text[:RELATED_CHARS], language)
-                hits = await self._index.related(store_uid, actor_id, terms, limit)
-            ranks.append(hits.found)
+                _, nearest = await self._index.related(store_uid, actor_id, terms, limit)
+            ranks.append(nearest)
         for rank in range(limit):
-            for hits_of_text in ranks:
-                if rank < len(hits_of_text) and len(found) < limit:
-                    found.setdefault(hits_of_text[rank].entry.entry_uid, hits_of_text[rank])
+            for nearest in ranks:
+                if rank < len(nearest) and len(found) < limit:
+                    found.setdefault(nearest[rank].entry_uid, nearest[rank])
         return list(found.values())
 
     def _guess(self, store_uid: UUID) -> Sight:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from services.memory.domain import (
 )
 from services.memory.indexing import Indexing
 from services.memory.store.access import open_store_for_batch
-from services.memory.store.epochs import hold_epoch, read_epoch
+from services.memory.store.epochs import HOLD_EPOCH
 from services.memory.store.proofs import Proof
 from services.memory.store.rewriting import rewrite
 from services.memory.store.shadows import note_lines
@@ -45,29 +46,21 @@ class Batches:
         store = await open_store_for_batch(tx, batch.store_uid, batch.actor_id)
         if store is None:
             return all_of(batch.changes, "gone", "the memory store does not exist")
-        # Held, so that an erasure in the session store sees this batch whole or stops it.
-        if batch.source_epoch < await hold_epoch(tx, batch.session_store_uid, batch.actor_id):
+        standing = await _standing(tx, batch)
+        if batch.source_epoch < standing.source_epoch:
             return all_of(batch.changes, "erased", "the actor was erased in the session store")
+        if standing.outcomes is not None:
+            return standing.outcomes
+        if batch.memory_epoch < standing.memory_epoch:
+            return all_of(batch.changes, "erased", "the actor was erased in the memory store")
         run_id = batch.run_id if batch.run_id is not None and abs(batch.run_id) <= INT64 else None
         writer = Writer("DISTILLER", str(batch.pipeline_uid), batch.batch_id, run_id)
         slots = await Slots.hold(tx, store, batch.actor_id, writer, self._indexing)
-        known = await _stored(tx, batch)
-        if known is not None:
-            return known
-        if batch.memory_epoch < await read_epoch(tx, batch.store_uid, batch.actor_id):
-            return all_of(batch.changes, "erased", "the actor was erased in the memory store")
         written: set[UUID] = set()
         outcomes = [await self._apply(slots, batch, change, now, written) for change in batch.changes]
         outcomes += [await rewrite(tx, slots, each, now, self._max_path_bytes) for each in batch.rewrites]
-        await _advance(tx, batch)
         await note_lines(tx, batch)
-        await tx.execute(
-            "insert into batches (store_uid, batch_id, actor_id, outcomes) values ($1, $2, $3, $4)",
-            batch.store_uid,
-            batch.batch_id,
-            batch.actor_id,
-            json.dumps([each.model_dump() for each in outcomes]),
-        )
+        await _conclude(tx, batch, outcomes)
         return outcomes
 
     async def lacking(self, store_uid: UUID, batch_ids: Sequence[UUID]) -> list[UUID]:
@@ -106,11 +99,9 @@ class Batches:
             await slots.support(slot, planned.supports, proofs)
             written.add(slot.entry_uid)
             return outcome(planned, slot, planned.supports)
-        entry = await _write(slots, slot, batch.batch_id, change, planned, recorded_at)
-        version = entry.last_version - len(planned.add) + 1
-        await slots.support(entry, version, proofs)
+        entry = await _write(slots, slot, batch.batch_id, change, planned, recorded_at, proofs)
         written.add(entry.entry_uid)
-        return outcome(planned, entry, version)
+        return outcome(planned, entry, entry.last_version - len(planned.add) + 1)
 
 
 async def _slot(slots: Slots, change: Change) -> Entry | None:
@@ -122,29 +113,63 @@ async def _slot(slots: Slots, change: Change) -> Entry | None:
 
 
 async def _write(
-    slots: Slots, slot: Entry | None, batch_id: UUID, change: Change, planned: Plan, recorded_at: datetime
+    slots: Slots,
+    slot: Entry | None,
+    batch_id: UUID,
+    change: Change,
+    planned: Plan,
+    recorded_at: datetime,
+    proofs: Sequence[Proof],
 ) -> Entry:
+    """Of what is added, the first is what was said; another one says again what was held before."""
     if slot is None:
         first = planned.add[0]
         # The same id when it is applied again to a restored database: later batches name the entry by it.
         entry_id = str(part_of(batch_id, change.path))
         return await slots.create(
-            entry_id, change.path, None, first.value, first.at, recorded_at=recorded_at, source_type=DREAMER
+            entry_id,
+            change.path,
+            None,
+            first.value,
+            first.at,
+            recorded_at=recorded_at,
+            source_type=DREAMER,
+            proofs=proofs,
         )
     for addition in planned.add:
         assert planned.holds_since is not None  # noqa: S101 - every addition says it
-        slot = await slots.add(slot, addition, recorded_at=recorded_at, holds_since=planned.holds_since)
+        slot = await slots.add(slot, addition, recorded_at=recorded_at, holds_since=planned.holds_since, proofs=proofs)
+        proofs = ()
     if planned.splits is not None:
         again = planned.add[-1]
         await slots.move_evidence(slot, source=planned.splits, target=slot.last_version, since=again.at)
     return slot
 
 
-async def _stored(tx: Tx, batch: MemoriesDistilled) -> list[AppliedChange] | None:
-    outcomes = await tx.fetchval(
-        "select outcomes from batches where store_uid = $1 and batch_id = $2", batch.store_uid, batch.batch_id
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What decides whether a batch is applied; `outcomes` when it was, before."""
+
+    source_epoch: int
+    memory_epoch: int
+    outcomes: list[AppliedChange] | None
+
+
+async def _standing(tx: Tx, batch: MemoriesDistilled) -> _Standing:
+    """The source epoch is held, so that an erasure in the session store sees this batch whole or stops it."""
+    row = await tx.fetchrow(
+        f"with source as ({HOLD_EPOCH}) select source.epoch as source_epoch,"
+        " coalesce((select epoch from actor_epochs where store_uid = $3 and actor_id = $2), 0) as memory_epoch,"
+        " (select outcomes from batches where store_uid = $3 and batch_id = $4) as outcomes from source",
+        batch.session_store_uid,
+        batch.actor_id,
+        batch.store_uid,
+        batch.batch_id,
     )
-    return None if outcomes is None else [AppliedChange(**each) for each in json.loads(outcomes)]
+    assert row is not None  # noqa: S101 - an upsert returns its row
+    told = row["outcomes"]
+    outcomes = None if told is None else [AppliedChange(**each) for each in json.loads(told)]
+    return _Standing(row["source_epoch"], row["memory_epoch"], outcomes)
 
 
 def _proofs(batch: MemoriesDistilled, change: Change, at: datetime) -> list[Proof]:
@@ -163,8 +188,8 @@ def _proofs(batch: MemoriesDistilled, change: Change, at: datetime) -> list[Proo
     ]
 
 
-async def _advance(tx: Tx, batch: MemoriesDistilled) -> None:
-    """Says how far each session of the batch is searchable."""
+async def _conclude(tx: Tx, batch: MemoriesDistilled, outcomes: Sequence[AppliedChange]) -> None:
+    """Says how far each session of the batch is searchable, and keeps the answer for a repeat."""
     furthest: dict[UUID, Range] = {}
     for each in batch.ranges:
         known = furthest.get(each.session_uid)
@@ -172,7 +197,8 @@ async def _advance(tx: Tx, batch: MemoriesDistilled) -> None:
             furthest[each.session_uid] = each
     ranges = sorted(furthest.values(), key=lambda each: each.session_uid)
     await tx.execute(
-        "insert into progress"
+        "with answered as (insert into batches (store_uid, batch_id, actor_id, outcomes) values ($1, $9, $4, $10))"
+        " insert into progress"
         " (store_uid, session_store_uid, session_uid, session_store_id, session_id, actor_id, position)"
         " select $1, $2, r.session_uid, $3, r.session_id, $4, r.position"
         " from unnest($5::uuid[], $6::text[], $7::bigint[]) r (session_uid, session_id, position)"
@@ -187,4 +213,6 @@ async def _advance(tx: Tx, batch: MemoriesDistilled) -> None:
         [each.session_id for each in ranges],
         [min(max(0, each.through), INT64) for each in ranges],
         batch.rewound,
+        batch.batch_id,
+        json.dumps([each.model_dump() for each in outcomes]),
     )

@@ -4,17 +4,15 @@ from uuid import UUID
 
 from libs.chassis.unit_of_work import Tx
 
+# The epoch of the actor $2 in the store $1, which nobody can raise before the transaction ends.
+HOLD_EPOCH = (
+    "insert into actor_epochs (store_uid, actor_id, epoch) values ($1, $2, 0)"
+    " on conflict (store_uid, actor_id) do update set epoch = actor_epochs.epoch returning epoch"
+)
+
 
 async def hold_epoch(tx: Tx, store_uid: UUID, actor_id: str) -> int:
-    """The epoch, which nobody can raise before the transaction ends."""
-    return int(
-        await tx.fetchval(
-            "insert into actor_epochs (store_uid, actor_id, epoch) values ($1, $2, 0)"
-            " on conflict (store_uid, actor_id) do update set epoch = actor_epochs.epoch returning epoch",
-            store_uid,
-            actor_id,
-        )
-    )
+    return int(await tx.fetchval(HOLD_EPOCH, store_uid, actor_id))
 
 
 async def read_epoch(tx: Tx, store_uid: UUID, actor_id: str) -> int:

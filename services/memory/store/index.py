@@ -10,10 +10,11 @@ from uuid import UUID
 
 from libs.chassis.auth import Caller
 from libs.chassis.database import Database
+from services.memory.domain import Entry
 from services.memory.ranking import K1, VECTOR_SHARE, B
 from services.memory.store.access import STORE, permitted
 from services.memory.store.entries import Filter, found_from
-from services.memory.store.records import ENTRY_COLUMNS, EVIDENCE, Found
+from services.memory.store.records import ENTRY_COLUMNS, EVIDENCE, Found, entry_from
 
 _RANKED = f"""
 actor as (
@@ -107,34 +108,37 @@ class Index:
         if near is not None:
             arguments += [near.vector, near.space]
             ranking, best = f"{_RANKED}, {_SCORED}", "scored"
+        hits = _hits(f"{ENTRY_COLUMNS}, {EVIDENCE}", best, asked.wanted, arguments)
         rows = await self._database.fetch(
             f"with s as ({store}), {ranking} select s.level, a.language, a.embedding_space, h.*"
-            f" from s left join actor a on true left join lateral ({_hits(best, asked.wanted, arguments)}) h"
+            f" from s left join actor a on true left join lateral ({hits}) h"
             " on s.level >= 1 order by h.score desc, h.update_time desc, h.entry_id",
             *arguments,
         )
         found = [found_from(row, row["score"]) for row in permitted(rows) if row["entry_uid"] is not None]
         return Hits(rows[0]["language"], rows[0]["embedding_space"] or "", found)
 
-    async def related(self, store_uid: UUID, actor_id: str, terms: Sequence[str], limit: int) -> Hits:
-        """As `search`, for the distiller: only slots that it may write."""
+    async def related(
+        self, store_uid: UUID, actor_id: str, terms: Sequence[str], limit: int
+    ) -> tuple[str | None, list[Entry]]:
+        """As `search`, for the distiller: the actor's language, and only slots that it may write."""
         arguments: list[Any] = [store_uid, actor_id, terms, limit, 0.0]
-        hits = _hits("ranked", Filter(), arguments, extra=" and e.session_id is null")
+        hits = _hits(ENTRY_COLUMNS, "ranked", Filter(), arguments, extra=" and e.session_id is null")
         rows = await self._database.fetch(
             f"with {_RANKED} select a.language, h.* from actor a left join lateral ({hits}) h on true"
             " order by h.score desc, h.update_time desc, h.entry_id",
             *arguments,
         )
-        found = [found_from(row, row["score"]) for row in rows if row["entry_uid"] is not None]
-        return Hits(rows[0]["language"] if rows else None, "", found)
+        found = [entry_from(row) for row in rows if row["entry_uid"] is not None]
+        return rows[0]["language"] if rows else None, found
 
 
-def _hits(ranked: str, wanted: Filter, arguments: list[Any], extra: str = "") -> str:
+def _hits(columns: str, ranked: str, wanted: Filter, arguments: list[Any], extra: str = "") -> str:
     """The best `$4` entries; without a filter, entries are looked up only for those that can be among them."""
     conditions = wanted.sql(arguments) + extra
     best = ranked if conditions else f"(select * from {ranked} order by score desc fetch first $4 rows with ties)"
     return (
-        f"select r.score, {ENTRY_COLUMNS}, {EVIDENCE} from {best} r"
+        f"select r.score, {columns} from {best} r"
         " join entries e on e.store_uid = $1 and e.entry_uid = r.entry_uid"
         f" where r.score > 0 and r.score >= $5{conditions}"
         " order by r.score desc, e.update_time desc, e.entry_id limit $4"

@@ -23,6 +23,13 @@ _INSERT = (
     "insert into version_evidence (store_uid, evidence_uid, actor_id, entry_uid, version, session_store_uid,"
     " session_store_id, session_uid, session_id, positions, said_by, said_at)"
 )
+# Evidence from `proofs_json`: $1 store, $2 actor, $3 entry, $4 version.
+INSERT_PROOFS = (
+    f"{_INSERT} select $1, p.evidence_uid, $2, $3, $4, p.session_store_uid, p.session_store_id, p.session_uid,"
+    " p.session_id, p.positions, p.said_by, p.said_at"
+    " from jsonb_to_recordset({proofs}::jsonb) p (evidence_uid uuid, session_store_uid uuid, session_store_id text,"
+    " session_uid uuid, session_id text, positions bigint[], said_by text, said_at timestamptz)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +56,7 @@ def proofs_from(evidence: str | None) -> list[Proof]:
 async def support(tx: Tx, slot: Entry, store_uid: UUID, version: int, proofs: Sequence[Proof]) -> None:
     """Adds evidence; lines that a version rests on already add nothing."""
     await tx.execute(
-        f"{_INSERT} select $1, p.evidence_uid, $2, $3, $4, p.session_store_uid, p.session_store_id, p.session_uid,"
-        " p.session_id, p.positions, p.said_by, p.said_at"
-        " from jsonb_to_recordset($5::jsonb) p (evidence_uid uuid, session_store_uid uuid, session_store_id text,"
-        " session_uid uuid, session_id text, positions bigint[], said_by text, said_at timestamptz)"
+        f"{INSERT_PROOFS.format(proofs='$5')}"
         " where not exists (select from version_evidence x where x.store_uid = $1 and x.actor_id = $2"
         " and x.entry_uid = $3 and x.version = $4 and x.session_uid = p.session_uid"
         " and x.positions @> p.positions)",
@@ -60,7 +64,7 @@ async def support(tx: Tx, slot: Entry, store_uid: UUID, version: int, proofs: Se
         slot.actor_id,
         slot.entry_uid,
         version,
-        json.dumps([_proof_json(proof) for proof in proofs]),
+        proofs_json(proofs),
     )
 
 
@@ -108,14 +112,20 @@ async def move(tx: Tx, slot: Entry, store_uid: UUID, *, source: int, target: int
     )
 
 
-def _proof_json(proof: Proof) -> dict[str, Any]:
-    return {
-        "evidence_uid": str(uuid7()),
-        "session_store_uid": str(proof.session_store_uid),
-        "session_store_id": proof.session_store_id,
-        "session_uid": str(proof.session_uid),
-        "session_id": proof.session_id,
-        "positions": proof.positions,
-        "said_by": proof.said_by,
-        "said_at": proof.said_at.isoformat(),
-    }
+def proofs_json(proofs: Sequence[Proof]) -> str:
+    """For `INSERT_PROOFS`."""
+    return json.dumps(
+        [
+            {
+                "evidence_uid": str(uuid7()),
+                "session_store_uid": str(proof.session_store_uid),
+                "session_store_id": proof.session_store_id,
+                "session_uid": str(proof.session_uid),
+                "session_id": proof.session_id,
+                "positions": proof.positions,
+                "said_by": proof.said_by,
+                "said_at": proof.said_at.isoformat(),
+            }
+            for proof in proofs
+        ]
+    )

@@ -1,5 +1,6 @@
-"""What a version writes: its own row, the entry's current one, postings, the actor's statistics, the change feed."""
+"""What a version writes: its own row and evidence, the entry's current one, postings, statistics, the change feed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -8,6 +9,7 @@ from uuid import UUID
 from libs.chassis.unit_of_work import Tx
 from services.memory.domain import Addition, Entry, Value
 from services.memory.indexing import Indexing
+from services.memory.store.proofs import INSERT_PROOFS, Proof, proofs_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,16 @@ class Rows:
         self._indexing = indexing
 
     async def save(
-        self, entry: Entry, at: datetime, recorded_at: datetime, *, is_derived: bool, is_there: bool = False
+        self,
+        entry: Entry,
+        at: datetime,
+        recorded_at: datetime,
+        proofs: Sequence[Proof] = (),
+        *,
+        is_derived: bool,
+        is_there: bool = False,
     ) -> None:
-        """The version, the current row, its postings, the actor's statistics and the change feed, in one statement.
+        """The version with its evidence, the current row, postings, statistics and the change feed, in one statement.
 
         `is_there`: the version exists already, and only the current row is made again from it.
         """
@@ -60,16 +69,20 @@ class Rows:
             [terms[term] for term in ordered],
             length,
             self._actor_no,
+            proofs_json(proofs),
         )
 
-    async def add_history(self, entry: Entry, addition: Addition, recorded_at: datetime) -> None:
+    async def add_history(
+        self, entry: Entry, addition: Addition, recorded_at: datetime, proofs: Sequence[Proof]
+    ) -> None:
         await self._tx.execute(
-            f"with version as ({_INSERT_VERSION})"
+            f"with version as ({_INSERT_VERSION}), proven as ({INSERT_PROOFS.format(proofs='$19')})"
             " update entries set last_version = $4, last_recorded_at = $11, valid_from = $18"
             " where store_uid = $1 and entry_uid = $3",
             *self._version_arguments(entry.entry_uid, entry.last_version, addition.value, addition.at, recorded_at),
             True,
             entry.valid_from,
+            proofs_json(proofs),
         )
 
     async def drop(self, slot: Entry) -> None:
@@ -133,6 +146,7 @@ with old as (
     select terms, length from entries where store_uid = $1 and entry_uid = $3 and not retired
 ),
 version as ({_INSERT_VERSION}),
+proven as ({INSERT_PROOFS.format(proofs="$29")}),
 entry as (
     insert into entries (store_uid, actor_id, entry_uid, version, retired, content, description, kind, said_by,
         last_recorded_at, event_date, valid_from, entry_id, session_id, path, source_type, create_time, update_time,

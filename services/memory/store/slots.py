@@ -45,24 +45,20 @@ class Slots:
 
     @classmethod
     async def hold(cls, tx: Tx, store: OpenStore, actor_id: str, writer: Writer, indexing: Indexing) -> "Slots":
-        """Waits for the actor's other writers; a new actor starts with the store's language."""
-        locked = (
-            "select actor_no, language, analysis_version from actor_stats"
-            " where store_uid = $1 and actor_id = $2 for update",
+        """Holds the row of an actor whose turn it is; a new actor starts with the store's language."""
+        row = await tx.fetchrow(
+            "with held as (select actor_no, language, analysis_version from actor_stats"
+            "  where store_uid = $1 and actor_id = $2 for update),"
+            " made as (insert into actor_stats (store_uid, actor_id, language, analysis_version)"
+            "  select $1, $2, $3, $4 where not exists (select from held)"
+            "  returning actor_no, language, analysis_version)"
+            " select * from held union all select * from made",
             store.store_uid,
             actor_id,
+            store.language or indexing.language,
+            indexing.version,
         )
-        row = await tx.fetchrow(*locked)
-        while row is None:
-            await tx.execute(
-                "insert into actor_stats (store_uid, actor_id, language, analysis_version)"
-                " values ($1, $2, $3, $4) on conflict do nothing",
-                store.store_uid,
-                actor_id,
-                store.language or indexing.language,
-                indexing.version,
-            )
-            row = await tx.fetchrow(*locked)
+        assert row is not None  # noqa: S101 - nobody else makes it meanwhile
         if row["analysis_version"] != indexing.version:
             await reindex(tx, store.store_uid, actor_id, row["actor_no"], row["language"], indexing)
         return cls(tx, store.store_uid, actor_id, row["actor_no"], row["language"], writer, indexing)
@@ -137,6 +133,7 @@ class Slots:
         *,
         recorded_at: datetime,
         source_type: str,
+        proofs: Sequence[Proof] = (),
     ) -> Entry:
         """A slot that was never there. Raises `asyncpg.UniqueViolationError` when another entry has this id."""
         entry = first_version(
@@ -149,7 +146,7 @@ class Slots:
             source_type=source_type,
             entry_id=entry_id,
         )
-        await self._rows.save(entry, at, recorded_at, is_derived=self._writer.batch_id is not None)
+        await self._rows.save(entry, at, recorded_at, proofs, is_derived=self._writer.batch_id is not None)
         return entry
 
     async def add(
@@ -162,8 +159,9 @@ class Slots:
         entry_id: str | None = None,
         source_type: str | None = None,
         carries: int | None = None,
+        proofs: Sequence[Proof] = (),
     ) -> Entry:
-        """A further version of a slot.
+        """A further version of a slot, which rests on `proofs`.
 
         `entry_id` names it anew, for a retired slot that becomes a new entry. `carries`: the version whose words it
         repeats, so that it rests on the same evidence and is erased with it.
@@ -174,11 +172,11 @@ class Slots:
             source_type=source_type or slot.source_type,
         )
         if not addition.is_current:
-            await self._rows.add_history(entry, addition, recorded_at)
+            await self._rows.add_history(entry, addition, recorded_at, proofs)
             return entry
         entry = made_current(entry, addition.value)
         is_derived = await self._is_derived(entry, carries)
-        await self._rows.save(entry, addition.at, recorded_at, is_derived=is_derived)
+        await self._rows.save(entry, addition.at, recorded_at, proofs, is_derived=is_derived)
         if carries is not None:
             await carry(self._tx, entry, self.store_uid, source=carries)
         return entry
