@@ -20,7 +20,7 @@ from services.distiller.api import (
 from services.distiller.consolidation.consolidator import Consolidator
 from services.distiller.distil import Distiller
 from services.distiller.extraction import Extractor
-from services.distiller.handlers import Handlers, Marker, Unanswered
+from services.distiller.handlers import Handlers, Unanswered
 from services.distiller.lanes import LaneWorkers
 from services.distiller.llm import Models
 from services.distiller.metrics import Metrics
@@ -66,9 +66,7 @@ def build(
     sweeper = Sweeper(settings, pipelines, lanes, workers, bus.ask, restored, counted)
     replayer = Replayer(settings.replay_actors, replays, actors, pipelines, workers, unit_of_work, creators, bus.ask)
     unanswered = Unanswered(batches, unit_of_work, counted, settings.unanswered_after_s)
-    handlers = Handlers(
-        Marker(lanes, workers), pipelines, lanes, batches, replays, workers, chassis.parked, unit_of_work, counted
-    )
+    handlers = Handlers(pipelines, lanes, batches, replays, workers, chassis.parked, unit_of_work, counted)
 
     bus.consume(events.ItemsAppended, handlers.on_items_appended)
     bus.consume(events.BatchesApplied, handlers.on_batches_applied)

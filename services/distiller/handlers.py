@@ -1,9 +1,5 @@
 """What the distiller does when something happened elsewhere."""
 
-import asyncio
-from collections.abc import Sequence
-
-from libs.chassis.errors import ApiError
 from libs.chassis.outbox import OutboxRow
 from libs.chassis.parked import ParkedMessages
 from libs.chassis.unit_of_work import Tx, UnitOfWork
@@ -27,65 +23,12 @@ from services.distiller.metrics import Metrics
 from services.distiller.store import Batches, Lanes, Mark, Pipelines, Replays
 from services.distiller.store.batches import Emitted
 
-MARKS_AT_ONCE = 200
 STORE_DELETED = "NOT_FOUND: the {} store was deleted; another needs a pipeline of its own"
-
-
-class Marker:
-    """Gathers what arrives together into one statement; each caller hears of its own mark's fate."""
-
-    def __init__(self, lanes: Lanes, workers: LaneWorkers) -> None:
-        self._lanes = lanes
-        self._workers = workers
-        self._waiting: list[tuple[Mark, asyncio.Future[None]]] = []
-        self._flushing = False
-
-    async def mark(self, mark: Mark) -> None:
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.append((mark, future))
-        if not self._flushing:
-            self._flushing = True
-            try:
-                await self._flush()
-            finally:
-                self._flushing = False
-        await future
-
-    async def _flush(self) -> None:
-        # One turn of the loop: the other handlers of this wave add theirs.
-        await asyncio.sleep(0)
-        while self._waiting:
-            batch, self._waiting = self._waiting[:MARKS_AT_ONCE], self._waiting[MARKS_AT_ONCE:]
-            try:
-                await self._settle(batch)
-            finally:
-                for _, future in batch:
-                    future.cancel()  # of those that have heard nothing
-
-    async def _settle(self, batch: Sequence[tuple[Mark, asyncio.Future[None]]]) -> None:
-        """In one statement; when the database refuses it one by one, so that a bad mark is alone with its fate."""
-        try:
-            _, due_in_s = await self._lanes.mark([mark for mark, _ in batch])
-        except Exception as failed:
-            if len(batch) > 1 and not isinstance(failed, ApiError):
-                for each in batch:
-                    await self._settle([each])
-                return
-            for _, future in batch:
-                if not future.done():
-                    future.set_exception(failed)
-            return
-        if due_in_s is not None:
-            self._workers.due_in(due_in_s)
-        for _, future in batch:
-            if not future.done():
-                future.set_result(None)
 
 
 class Handlers:
     def __init__(
         self,
-        marker: Marker,
         pipelines: Pipelines,
         lanes: Lanes,
         batches: Batches,
@@ -95,7 +38,6 @@ class Handlers:
         unit_of_work: UnitOfWork,
         metrics: Metrics,
     ) -> None:
-        self._marker = marker
         self._pipelines = pipelines
         self._lanes = lanes
         self._batches = batches
@@ -106,7 +48,7 @@ class Handlers:
         self._metrics = metrics
 
     async def on_items_appended(self, event: ItemsAppended) -> None:
-        await self._marker.mark(
+        due_in_s = await self._lanes.mark_one(
             Mark(
                 store_uid=event.store_uid,
                 session_uid=event.session_uid,
@@ -116,6 +58,8 @@ class Handlers:
                 appended_at=event.occurred_at,
             )
         )
+        if due_in_s is not None:
+            self._workers.due_in(due_in_s)
 
     async def on_batches_applied(self, event: BatchesApplied) -> None:
         """Memory has the batch: its lane goes on. A repeated answer finds the batch settled and changes nothing."""
@@ -124,7 +68,7 @@ class Handlers:
         if any(applied.outcome in ("conflict", "refused") for applied in event.outcomes):
             await self._settle_with_leftovers(event, outcomes, changed)
             self._workers.due_in(0)
-        elif await self._batches.settle(event.batch_id, outcomes, changed):
+        elif await self._batches.settle(event.store_uid, event.batch_id, outcomes, changed):
             self._workers.due_in(0)
         for applied in event.outcomes:
             self._metrics.outcomes.labels(applied.outcome).inc()

@@ -5,9 +5,10 @@ lane that is not due: a mark says when the next one is, and a slow look at the t
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import suppress
 from datetime import UTC, datetime, time, timedelta
+from uuid import UUID
 
 from libs.chassis.errors import ApiError, Reject, Retry
 from libs.chassis.logs import logger
@@ -93,17 +94,21 @@ class LaneWorkers:
         if room <= 0:
             return False
         candidates = await self._lanes.due(settings.lanes_per_turn, room, full)
-        turns = Counter(workspace_id for _, _, workspace_id, _ in candidates)
+        turns: Counter[int] = Counter()
+        chosen: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
         for pipeline_uid, actor_id, workspace_id, token in candidates:
-            if self._busy[workspace_id] >= settings.lanes_per_workspace:
+            if self._busy[workspace_id] + turns[workspace_id] >= settings.lanes_per_workspace:
                 self._is_held_back = True
                 continue
-            lease = await self._lanes.lease(pipeline_uid, actor_id, token, settings.lease_s)
-            if lease is not None:
-                self._start(workspace_id, lease)
+            turns[workspace_id] += 1
+            chosen[pipeline_uid][actor_id] = token
+        for pipeline_uid, tokens in chosen.items():
+            for lease in await self._lanes.lease(pipeline_uid, tokens, settings.lease_s):
+                self._start(lease)
         return any(turn >= settings.lanes_per_turn for turn in turns.values())
 
-    def _start(self, workspace_id: int, lease: Lease) -> None:
+    def _start(self, lease: Lease) -> None:
+        workspace_id = lease.pipeline.workspace_id
         self._busy[workspace_id] += 1
         task = asyncio.create_task(self._work(lease))
         self._tasks.add(task)

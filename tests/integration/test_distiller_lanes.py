@@ -26,8 +26,7 @@ async def store(postgres: PostgresServer) -> AsyncIterator[DistillerStore]:
 async def leased(store: DistillerStore, lease_s: float = 30) -> Lease:
     """A lease of the one lane that is due."""
     [(pipeline_uid, actor_id, _, token)] = await store.lanes.due(10, 10, ())
-    lease = await store.lanes.lease(pipeline_uid, actor_id, token, lease_s)
-    assert lease is not None
+    [lease] = await store.lanes.lease(pipeline_uid, {actor_id: token}, lease_s)
     return lease
 
 
@@ -54,7 +53,7 @@ async def hand_over(store: DistillerStore, of: Pipeline, lease: Lease, through: 
 
 
 async def settle(store: DistillerStore, of: Pipeline, actor: str) -> None:
-    await store.batches.settle(await pending(store, of, actor), "[]", changed=1)
+    await store.batches.settle(of.memory_store_uid, await pending(store, of, actor), "[]", changed=1)
 
 
 async def pending(store: DistillerStore, of: Pipeline, actor: str) -> UUID:
@@ -146,7 +145,10 @@ async def test_enough_changes_make_only_a_continuous_lane_due_and_a_replays_own_
         )
     await hand_over(store, pipeline, await leased(store), 5)
 
-    assert await store.batches.settle(await pending(store, pipeline, "ana"), "[]", changed=50) == is_due
+    assert (
+        await store.batches.settle(pipeline.memory_store_uid, await pending(store, pipeline, "ana"), "[]", changed=50)
+        == is_due
+    )
 
     assert await due_actors(store) == ({"ana"} if is_due else set())
     assert await store.database.fetchval("select consolidate from lanes") == is_wanted
@@ -157,9 +159,9 @@ async def test_one_lane_is_leased_once_however_many_ask(store: DistillerStore) -
     await store.lanes.mark([store.mark(pipeline, "ana", 1)])
     [(uid, actor, _, token)] = await store.lanes.due(10, 10, ())
 
-    leases = await asyncio.gather(*(store.lanes.lease(uid, actor, token, 30) for _ in range(8)))
+    leases = await asyncio.gather(*(store.lanes.lease(uid, {actor: token}, 30) for _ in range(8)))
 
-    assert sum(lease is not None for lease in leases) == 1
+    assert sum(map(len, leases)) == 1
     assert await due_actors(store) == set()
 
 
@@ -370,17 +372,18 @@ async def test_concurrent_marks_and_commits_neither_deadlock_nor_lose_a_position
         for position in range(1, 40):
             await store.lanes.mark([store.mark(pipeline, actor, position) for actor in actors])
 
+    async def distil_one(lease: Lease) -> None:
+        if behind := await store.lanes.behind(lease, 10):
+            await hand_over(store, pipeline, lease, behind[0].wanted)
+            await settle(store, pipeline, lease.actor_id)
+        else:
+            await store.lanes.release(lease)
+
     async def distil() -> None:
         for _ in range(120):
-            for uid, actor, _, token in await store.lanes.due(4, 4, ()):
-                lease = await store.lanes.lease(uid, actor, token, 30)
-                if lease is None:
-                    continue
-                if behind := await store.lanes.behind(lease, 10):
-                    await hand_over(store, pipeline, lease, behind[0].wanted)
-                    await settle(store, pipeline, actor)
-                else:
-                    await store.lanes.release(lease)
+            tokens = {actor: token for _, actor, _, token in await store.lanes.due(4, 4, ())}
+            leases = await store.lanes.lease(pipeline.pipeline_uid, tokens, 30)
+            await asyncio.gather(*map(distil_one, leases))
 
     await asyncio.gather(mark(), mark(), distil(), distil())
     await distil()

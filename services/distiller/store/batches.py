@@ -5,6 +5,7 @@ killed worker does not pay again; what memory has not answered is sent again und
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from uuid import UUID
@@ -14,60 +15,77 @@ from pydantic import BaseModel, TypeAdapter
 from libs.chassis.database import Database
 from libs.chassis.housekeeping import BATCH
 from libs.chassis.outbox import OutboxRow
+from libs.chassis.together import Together
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import MemoriesDistilled, Range
 from services.distiller.domain import Fenced, Lease, Overlaps, Pipeline, Question
 
+AT_ONCE = 100
+
 QUESTION: TypeAdapter[Question | Overlaps] = TypeAdapter(Question | Overlaps)
 
+# Of any number of lanes of a pipeline, each by its own lease, taken in the order in which `mark` takes them.
 EMIT = """
-with lane as (
-    update lanes set lease_until = null, pending_batch = $4, attempts = 0, reason = null, parked_at = null,
+with e as (
+    select * from unnest($2::text[], $3::bigint[], $4::bigint[], $5::boolean[], $6::uuid[], $7::uuid[], $8::text[],
+        $9::jsonb[], $10::uuid[])
+        as e (actor_id, token, marks, more, batch_id, store_uid, event, ranges, message_id)),
+held as (
+    select e.* from e join lanes l on l.pipeline_uid = $1 and l.actor_id = e.actor_id
+    where l.lease_token = e.token and l.lease_until is not null order by l.actor_id for no key update of l),
+lane as (
+    update lanes l set lease_until = null, pending_batch = e.batch_id, attempts = 0, reason = null, parked_at = null,
         provider = null, provider_since = null, max_lines = null,
-        due_at = case when $5 or consolidate then now() when marks = $6 then null else due_at end,
-        first_due_at = case when $5 or marks = $6 then null else first_due_at end
-    where pipeline_uid = $1 and actor_id = $2 and lease_token = $3 and lease_until is not null returning 1),
+        due_at = case when e.more or l.consolidate then now() when l.marks = e.marks then null else l.due_at end,
+        first_due_at = case when e.more or l.marks = e.marks then null else l.first_due_at end
+    from held e where l.pipeline_uid = $1 and l.actor_id = e.actor_id returning e.*),
 watermarks as (
     update lane_sessions s set distilled_position = greatest(s.distilled_position, r.through),
         known_position = greatest(s.known_position, r.through),
         oldest_appended_at = case when s.known_position <= r.through then null else s.oldest_appended_at end,
         again = case when r.again = '' then '{}' else string_to_array(r.again, ',')::bigint[] end
-    from lane, unnest($7::uuid[], $8::bigint[], $9::text[]) as r (session_uid, through, again)
-    where s.pipeline_uid = $1 and s.actor_id = $2 and s.session_uid = r.session_uid),
+    from lane join unnest($11::uuid[], $12::uuid[], $13::bigint[], $14::text[])
+        as r (batch_id, session_uid, through, again) using (batch_id)
+    where s.pipeline_uid = $1 and s.actor_id = lane.actor_id and s.session_uid = r.session_uid),
 batch as (
     insert into batches (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token, event, ranges,
         emitted_at)
-    select $4, $1, $2, $10, 'emitted', $3, $11, $12, now() from lane
+    select batch_id, $1, actor_id, store_uid, 'emitted', token, event, ranges, now() from lane
     on conflict (batch_id) do update set state = 'emitted', event = excluded.event, ranges = excluded.ranges,
         emitted_at = now(), question = null, answer = null),
-told as (insert into outbox (message_id, subject, payload) select $13, $14, $11 from lane)
-select 1 from lane
+told as (insert into outbox (message_id, subject, payload) select message_id, $15, event from lane)
+select batch_id from lane
 """
 
-# The lane before its sessions, as everywhere: `applied` reads `lane` so that it comes after it. A batch without ranges
-# is a consolidation, which is no reason for another one. What a replay gathers is put in order where it is swapped to,
-# and only a continuous pipeline goes on by itself: the others consolidate in their next run.
+# The lanes before their sessions, as everywhere: `applied` reads `lane` so that it comes after it. A batch without
+# ranges is a consolidation, which is no reason for another one. What a replay gathers is put in order where it is
+# swapped to, and only a continuous pipeline goes on by itself: the others consolidate in their next run.
 SETTLE = """
 with batch as (
-    update batches set state = 'settled', settled_at = now(), outcomes = $2
-    where batch_id = $1 and state = 'emitted' returning batch_id, pipeline_uid, actor_id, ranges),
+    update batches b set state = 'settled', settled_at = now(), outcomes = a.outcomes
+    from unnest($1::uuid[], $2::text[], $3::int[]) as a (batch_id, outcomes, changed)
+    where b.batch_id = a.batch_id and b.state = 'emitted'
+    returning b.batch_id, b.pipeline_uid, b.actor_id, b.ranges, a.changed),
 change as (
-    select case when b.ranges = '[]' or p.parent_uid is not null then 0 else $4::int end as count,
-        p.trigger = 'CONTINUOUS' as goes_on
+    select b.batch_id, b.pipeline_uid, b.actor_id, p.trigger = 'CONTINUOUS' as goes_on,
+        case when b.ranges = '[]' or p.parent_uid is not null then 0 else b.changed end as count
     from batch b join pipelines p on p.pipeline_uid = b.pipeline_uid),
+held as (
+    select c.* from change c join lanes l on l.pipeline_uid = c.pipeline_uid and l.actor_id = c.actor_id
+    where l.pending_batch = c.batch_id order by l.pipeline_uid, l.actor_id for no key update of l),
 lane as (
     update lanes l set pending_batch = null, changed = l.changed + c.count,
         consolidate = l.consolidate or l.changed + c.count >= $5,
         due_at = case when c.goes_on and l.changed + c.count >= $5 then coalesce(l.due_at, now()) else l.due_at end
-    from batch b, change c
-    where l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id and l.pending_batch = b.batch_id
-    returning l.due_at),
+    from held c where l.pipeline_uid = c.pipeline_uid and l.actor_id = c.actor_id
+    returning c.batch_id, l.due_at),
 applied as (
     update lane_sessions s set applied_position = greatest(s.applied_position, r.through),
-        again_count = case when $3 and s.again = '{}' then 0 else s.again_count end
-    from batch b left join lane on true, jsonb_to_recordset(b.ranges) as r (session_uid uuid, through bigint)
+        again_count = case when $4 and s.again = '{}' then 0 else s.again_count end
+    from batch b left join lane using (batch_id),
+        jsonb_to_recordset(b.ranges) as r (session_uid uuid, through bigint)
     where s.pipeline_uid = b.pipeline_uid and s.actor_id = b.actor_id and s.session_uid = r.session_uid)
-select batch_id, pipeline_uid, actor_id, exists (select 1 from lane where due_at is not null) as is_due from batch
+select batch_id, pipeline_uid, actor_id, lane.due_at is not null as is_due from batch left join lane using (batch_id)
 """
 
 
@@ -144,6 +162,23 @@ class Emitted:
     event: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Emission:
+    lease: Lease
+    event: MemoriesDistilled
+    row: OutboxRow
+    more: bool
+    again_left: dict[UUID, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    store_uid: UUID
+    batch_id: UUID
+    outcomes: str
+    changed: int
+
+
 async def expired(tx: Tx) -> int:
     """Drops settled batches after 7 days, those of a swap after the swap, and unused questions after one day."""
     return await tx.execute(
@@ -160,6 +195,8 @@ class Batches:
         """`consolidate_after` changes, an actor's memory is put in order."""
         self._database = database
         self._consolidate_after = consolidate_after
+        self._emissions = Together(self._emit, at_once=AT_ONCE, alike=lambda each: each.lease.pipeline_uid)
+        self._answers = Together(self._settle, at_once=AT_ONCE, alike=lambda each: each.store_uid)
 
     async def kept_answer(self, lease: Lease) -> Kept | None:
         """The answer that a killed worker had paid for, unless another one has moved a watermark of its since."""
@@ -220,24 +257,30 @@ class Batches:
 
         False when the lease was lost, and then nothing happened. The batch stays until 7 days after memory's answer.
         """
+        return await self._emissions.ask(_Emission(lease, event, row, more, again_left))
+
+    async def _emit(self, emissions: Sequence[_Emission]) -> list[bool]:
+        reached = [(each, reached) for each in emissions for reached in each.event.ranges]
         handed = await self._database.write(
             EMIT,
-            lease.pipeline_uid,
-            lease.actor_id,
-            lease.token,
-            event.batch_id,
-            more,
-            lease.marks,
-            [each.session_uid for each in event.ranges],
-            [each.through for each in event.ranges],
-            [",".join(map(str, again_left.get(each.session_uid, ()))) for each in event.ranges],
-            event.store_uid,
-            row.payload,
-            json.dumps([each.model_dump(mode="json") for each in event.ranges]),
-            row.message_id,
-            row.subject,
+            emissions[0].lease.pipeline_uid,
+            [each.lease.actor_id for each in emissions],
+            [each.lease.token for each in emissions],
+            [each.lease.marks for each in emissions],
+            [each.more for each in emissions],
+            [each.event.batch_id for each in emissions],
+            [each.event.store_uid for each in emissions],
+            [each.row.payload for each in emissions],
+            [json.dumps([reached.model_dump(mode="json") for reached in each.event.ranges]) for each in emissions],
+            [each.row.message_id for each in emissions],
+            [each.event.batch_id for each, _ in reached],
+            [session.session_uid for _, session in reached],
+            [session.through for _, session in reached],
+            [",".join(map(str, each.again_left.get(session.session_uid, ()))) for each, session in reached],
+            MemoriesDistilled.subject,
         )
-        return bool(handed)
+        batch_ids = {row["batch_id"] for row in handed}
+        return [each.event.batch_id in batch_ids for each in emissions]
 
     async def rewind(self, event: MemoriesDistilled, row: OutboxRow, begun: Range, watermark: int, last: int) -> bool:
         """Sets a session's watermark back from where it was to its beginning, with the batch that tells memory so.
@@ -275,15 +318,26 @@ class Batches:
         )
         return [Settled(**row) for row in rows]
 
-    async def settle(self, batch_id: UUID, outcomes: str, changed: int) -> bool:
+    async def settle(self, store_uid: UUID, batch_id: UUID, outcomes: str, changed: int) -> bool:
         """Memory has answered: what the batch covered is applied. True when its lane has more to do."""
-        rows = await self._database.write(SETTLE, batch_id, outcomes, True, changed, self._consolidate_after)
-        return bool(rows) and rows[0]["is_due"]
+        return await self._answers.ask(_Answer(store_uid, batch_id, outcomes, changed))
+
+    async def _settle(self, answers: Sequence[_Answer]) -> list[bool]:
+        rows = await self._database.write(
+            SETTLE,
+            [each.batch_id for each in answers],
+            [each.outcomes for each in answers],
+            [each.changed for each in answers],
+            True,
+            self._consolidate_after,
+        )
+        due = {row["batch_id"] for row in rows if row["is_due"]}
+        return [each.batch_id in due for each in answers]
 
     async def settle_in(self, tx: Tx, batch_id: UUID, outcomes: str, changed: int) -> Emitted | None:
         """As `settle`, with the batch as it was sent, for what is still to be done: conflicts go on being counted."""
         event = await tx.fetchval("select event from batches where batch_id = $1 and state = 'emitted'", batch_id)
-        row = await tx.fetchrow(SETTLE, batch_id, outcomes, False, changed, self._consolidate_after)
+        row = await tx.fetchrow(SETTLE, [batch_id], [outcomes], [changed], False, self._consolidate_after)
         if row is None:
             return None
         return Emitted(row["batch_id"], row["pipeline_uid"], row["actor_id"], event)

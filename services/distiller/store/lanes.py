@@ -5,7 +5,7 @@ counts what came: a commit leaves `due_at` alone when it saw fewer marks than th
 distillation is never forgotten.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -13,12 +13,15 @@ from uuid import UUID
 
 from libs.chassis.database import Database
 from libs.chassis.housekeeping import BATCH
+from libs.chassis.together import Together
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.requests import ChangedSession
 from services.distiller.domain import Behind, Lease, Pipeline
 from services.distiller.store.pipelines import COLUMNS, SEEN
 
 LaneState = Literal["settled", "waiting", "due", "running", "unanswered", "waiting_provider", "parked"]
+
+MARKS_AT_ONCE = 200
 
 PIPELINE_COLUMNS = ", ".join(f"p.{column.strip()}" for column in COLUMNS.split(","))
 READY = "due_at is not null and pending_batch is null and held_by is null"
@@ -54,6 +57,16 @@ class LaneView:
 class Lanes:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._marks = Together(self._mark, at_once=MARKS_AT_ONCE)
+        self._readings = Together(self._behind, at_once=MARKS_AT_ONCE, alike=lambda each: each[0].pipeline_uid)
+
+    async def mark_one(self, mark: Mark) -> float | None:
+        """The seconds until the first lane is due, of those marked at once."""
+        return await self._marks.ask(mark)
+
+    async def _mark(self, marks: Sequence[Mark]) -> list[float | None]:
+        _, due_in_s = await self.mark(marks)
+        return [due_in_s] * len(marks)
 
     async def mark(self, marks: Sequence[Mark], pipeline_uid: UUID | None = None) -> tuple[int, float | None]:
         """Notes positions for every pipeline of their stores, or for one; makes continuous lanes due.
@@ -139,24 +152,27 @@ class Lanes:
         )
         return None if seconds is None else float(seconds)
 
-    async def lease(self, pipeline_uid: UUID, actor_id: str, token: int, lease_s: float) -> Lease | None:
-        """Takes a due lane if nobody was faster, with its pipeline as it is now."""
+    async def lease(self, pipeline_uid: UUID, tokens: Mapping[str, int], lease_s: float) -> list[Lease]:
+        """Takes those of a pipeline's due lanes to which nobody was faster, with the pipeline as it is now.
+
+        `tokens` are the lanes' as they were seen, by actor.
+        """
         rows = await self._database.write(
-            "update lanes l set lease_token = lease_token + 1, lease_until = now() + make_interval(secs => $4)"
-            " from pipelines p where p.pipeline_uid = $1"
-            f" and l.pipeline_uid = $1 and actor_id = $2 and lease_token = $3 and {READY} and {FREE}"
-            " returning l.lease_token, l.marks, l.attempts, l.max_lines, (select run_id from runs"
+            "with held as (select l.actor_id from unnest($2::text[], $3::bigint[]) as due (actor_id, token)"
+            "  join lanes l on l.pipeline_uid = $1 and l.actor_id = due.actor_id"
+            f"  where l.lease_token = due.token and {READY} and {FREE} order by l.actor_id for no key update of l)"
+            " update lanes l set lease_token = lease_token + 1, lease_until = now() + make_interval(secs => $4)"
+            " from held, pipelines p where p.pipeline_uid = $1"
+            " and l.pipeline_uid = $1 and l.actor_id = held.actor_id"
+            " returning l.actor_id, l.lease_token, l.marks, l.attempts, l.max_lines, (select run_id from runs"
             f"  where runs.pipeline_uid = $1 and state in ('PENDING', 'RUNNING')) as run_id, l.consolidate,"
             f" {PIPELINE_COLUMNS}",
             pipeline_uid,
-            actor_id,
-            token,
+            list(tokens),
+            list(tokens.values()),
             lease_s,
         )
-        if not rows:
-            return None
-        lease_token, marks, attempts, max_lines, run_id, consolidate, *pipeline = rows[0].values()
-        return Lease(Pipeline(*pipeline), actor_id, lease_token, marks, attempts, max_lines, run_id, consolidate)
+        return [_lease(*row.values()) for row in rows]
 
     async def renew(self, lease: Lease, lease_s: float) -> bool:
         """Keeps a lease while its worker lives; False when it was lost."""
@@ -172,18 +188,34 @@ class Lanes:
 
     async def behind(self, lease: Lease, limit: int) -> list[Behind]:
         """The lane's sessions with something to distil, the longest waiting first."""
+        return await self._readings.ask((lease, limit))
+
+    async def _behind(self, lanes: Sequence[tuple[Lease, int]]) -> list[list[Behind]]:
         rows = await self._database.fetch(
-            "select s.session_uid, s.session_id, s.distilled_position as after,"
-            " case when p.trigger = 'CONTINUOUS' then s.known_position"
-            "  else greatest(s.distilled_position, least(s.goal_position, s.known_position)) end as wanted,"
-            " s.oldest_appended_at, s.again from lane_sessions s join pipelines p using (pipeline_uid)"
-            f" where s.pipeline_uid = $1 and s.actor_id = $2 and {BEHIND}"
-            " order by s.oldest_appended_at nulls first, s.session_uid limit $3",
-            lease.pipeline_uid,
-            lease.actor_id,
-            limit,
+            "select lane.actor_id, s.* from pipelines p cross join unnest($2::text[], $3::int[]) lane (actor_id, most)"
+            " cross join lateral (select s.session_uid, s.session_id, s.distilled_position as after,"
+            "  case when p.trigger = 'CONTINUOUS' then s.known_position"
+            "   else greatest(s.distilled_position, least(s.goal_position, s.known_position)) end as wanted,"
+            "  s.oldest_appended_at, s.again from lane_sessions s"
+            f" where s.pipeline_uid = $1 and s.actor_id = lane.actor_id and {BEHIND}"
+            "  order by s.oldest_appended_at nulls first, s.session_uid limit lane.most) s where p.pipeline_uid = $1",
+            lanes[0][0].pipeline_uid,
+            [lease.actor_id for lease, _ in lanes],
+            [limit for _, limit in lanes],
         )
-        return [Behind(**{**row, "again": tuple(row["again"])}) for row in rows]
+        found: dict[str, list[Behind]] = {lease.actor_id: [] for lease, _ in lanes}
+        for row in rows:
+            found[row["actor_id"]].append(
+                Behind(
+                    session_uid=row["session_uid"],
+                    session_id=row["session_id"],
+                    after=row["after"],
+                    wanted=row["wanted"],
+                    oldest_appended_at=row["oldest_appended_at"],
+                    again=tuple(row["again"]),
+                )
+            )
+        return [found[lease.actor_id] for lease, _ in lanes]
 
     async def ahead(self, pipeline_uid: UUID, sessions: Sequence[ChangedSession]) -> list[tuple[str, UUID, str, int]]:
         """Sessions whose watermark is above what they hold, as (actor, session uid and id, watermark)."""
@@ -376,6 +408,19 @@ class Lanes:
             " where s.known_position > s.distilled_position and p.trigger = 'CONTINUOUS'"
         )
         return float(age or 0)
+
+
+def _lease(
+    actor_id: str,
+    token: int,
+    marks: int,
+    attempts: int,
+    max_lines: int | None,
+    run_id: int | None,
+    consolidate: bool,
+    *pipeline: Any,
+) -> Lease:
+    return Lease(Pipeline(*pipeline), actor_id, token, marks, attempts, max_lines, run_id, consolidate)
 
 
 async def purge_gone_stores(tx: Tx) -> int:

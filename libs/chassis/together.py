@@ -1,0 +1,81 @@
+"""Work that is asked for at once is done in one go, as a database groups its commits.
+
+Whoever comes while as much as may be is under way waits for the next go, so a go is the larger the more there is to do.
+Nobody's failure is another's: what cannot be done in one go is done one by one.
+"""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Generic, TypeVar
+
+from libs.chassis.errors import ApiError
+
+AskT = TypeVar("AskT")
+AnswerT = TypeVar("AnswerT")
+
+
+class Together(Generic[AskT, AnswerT]):
+    """`answer_all` answers up to `at_once` that are `alike`, in their order; what it leaves out at the end comes again.
+
+    An `ApiError`, which is the database's, is everybody's; after any other each is asked alone.
+    """
+
+    def __init__(
+        self,
+        answer_all: Callable[[Sequence[AskT]], Awaitable[Sequence[AnswerT]]],
+        *,
+        at_once: int,
+        alike: Callable[[AskT], Hashable] = lambda _: None,
+        under_way: int = 1,
+    ) -> None:
+        self._answer_all = answer_all
+        self._at_once = at_once
+        self._alike = alike
+        self._under_way = under_way
+        self._waiting: defaultdict[Hashable, list[tuple[AskT, asyncio.Future[AnswerT]]]] = defaultdict(list)
+        self._going: Counter[Hashable] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def ask(self, ask: AskT) -> AnswerT:
+        """The answer to this one; raises what became of it."""
+        kind = self._alike(ask)
+        waiting = self._waiting[kind]
+        future: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
+        waiting.append((ask, future))
+        if len(waiting) == 1 and self._going[kind] < self._under_way:
+            self._going[kind] += 1
+            # Of nobody who asks, for who asks may be cancelled; it begins when this turn of the loop has ended.
+            task = asyncio.create_task(self._go(kind))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await future
+
+    async def _go(self, kind: Hashable) -> None:
+        waiting = self._waiting[kind]
+        try:
+            while waiting:
+                taken = [each for each in waiting[: self._at_once] if not each[1].done()]
+                del waiting[: self._at_once]
+                waiting[:0] = taken[await self._settle(taken) :]
+        finally:
+            self._going[kind] -= 1
+            if not self._going[kind]:
+                del self._going[kind], self._waiting[kind]
+
+    async def _settle(self, taken: Sequence[tuple[AskT, asyncio.Future[AnswerT]]]) -> int:
+        """How many of them have heard."""
+        try:
+            answers = await self._answer_all([ask for ask, _ in taken]) if taken else ()
+        except Exception as failed:
+            if len(taken) > 1 and not isinstance(failed, ApiError):
+                await asyncio.gather(*(self._settle([each]) for each in taken))
+            else:
+                for _, future in taken:
+                    if not future.done():
+                        future.set_exception(failed)
+            return len(taken)
+        for (_, future), answer in zip(taken, answers, strict=False):
+            if not future.done():
+                future.set_result(answer)
+        return len(answers)
