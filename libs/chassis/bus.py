@@ -6,13 +6,15 @@ vanished is never made again by its subscriber, hence `_watch`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from itertools import accumulate
+from typing import Any, TypeVar
 from urllib.parse import urlparse
 
+import msgspec
 from faststream import AckPolicy
 from faststream.nats import JStream, NatsBroker, PullSub
 from faststream.specification import AsyncAPI
@@ -24,19 +26,23 @@ from nats.js.api import ConsumerConfig, RetentionPolicy, StorageType, StreamConf
 from nats.js.errors import BadRequestError, NotFoundError
 from pydantic import BaseModel, ValidationError
 
-from libs.chassis.delivery import Delivery
+from libs.chassis.delivery import Delivery, refusing
 from libs.chassis.errors import Reject, Retry
 from libs.chassis.logs import logger
 from libs.chassis.metrics import Metrics
 from libs.chassis.outbox import OutboxRow
 from libs.chassis.parked import ParkedMessages
+from libs.chassis.together import Together
 from libs.contracts.events import Event
+from libs.contracts.limits import REPLY_BYTES
 from libs.contracts.requests import Message, Refused
 from libs.contracts.topology import CONSUMERS, STREAMS, Consumer, Stream, consumers_of, stream_of
 
 WATCH_INTERVAL_S = 5.0
 PUBLISH_TIMEOUT_S = 5.0
 REQUEST_WORKERS = 8
+QUESTIONS_AT_ONCE = 16
+_ANSWERS = msgspec.json.Decoder(list[msgspec.Raw])
 
 log = logger(__name__)
 EventT = TypeVar("EventT", bound=Event)
@@ -56,6 +62,13 @@ class BusHealth:
     refused: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    subject: str
+    body: str
+    timeout_s: float
+
+
 class Bus:
     def __init__(self, service: str, url: str, parked: ParkedMessages, metrics: Metrics, replicas: int = 1) -> None:
         self._service = service
@@ -63,6 +76,12 @@ class Bus:
         self._metrics = metrics
         self._client: Client | None = None
         self._stream: JetStreamContext | None = None
+        self._questions = Together(
+            self._ask,
+            at_once=QUESTIONS_AT_ONCE,
+            alike=lambda each: (each.subject, each.timeout_s),
+            under_way=REQUEST_WORKERS,
+        )
         self.health = BusHealth()
         self.broker = NatsBroker(
             url,
@@ -108,24 +127,44 @@ class Bus:
         self.broker.subscriber(event.subject, no_reply=True)(handler)
 
     def answer(self, request: type[RequestT], handler: Callable[[RequestT], Awaitable[Message]]) -> None:
-        """Answers a question; one replica of the service does."""
+        """Answers a question; one replica of the service does. Of questions that came together, each has its answer."""
         subject = request.subject
-        self.broker.subscriber(subject, queue=self._service, max_workers=REQUEST_WORKERS)(handler)
+
+        async def answered(asked: Any) -> bytes:
+            if not isinstance(asked, list):
+                return (await handler(asked)).model_dump_json().encode()
+            answers = await asyncio.gather(*(refusing(subject, handler(each)) for each in asked))
+            return _joined([answer.model_dump_json() for answer in answers])
+
+        # For the check of what arrives, and the AsyncAPI document.
+        answered.__annotations__["asked"] = request | list[request]  # type: ignore[valid-type]
+        answered.__name__ = request.__name__
+        self.broker.subscriber(subject, queue=self._service, max_workers=REQUEST_WORKERS)(answered)
 
     async def ask(self, request: Message, answer: type[AnswerT], *, timeout_s: float = 2.0) -> AnswerT:
-        """Asks another service. Raises `Retry` when nobody answers in time or cannot now, `Reject` if never."""
-        subject = request.subject
+        """Asks another service. Raises `Retry` when nobody answers in time or cannot now, `Reject` if never.
+
+        What is asked at once travels together.
+        """
+        reply = await self._questions.ask(_Question(request.subject, request.model_dump_json(), timeout_s))
+        try:
+            # First: an answer whose fields all have defaults would take a refusal for an empty answer.
+            refused = Refused.model_validate_json(reply)
+        except ValidationError:
+            return answer.model_validate_json(reply)
+        raise (Retry if refused.retry else Reject)(f"{request.subject}: {refused.error}")
+
+    async def _ask(self, questions: Sequence["_Question"]) -> Sequence[bytes]:
+        subject = questions[0].subject
         if self._client is None or not self._client.is_connected:
             raise Retry(f"{subject}: NATS is away")
+        is_alone = len(questions) == 1
+        body = questions[0].body if is_alone else f"[{','.join(question.body for question in questions)}]"
         try:
-            reply = await self._client.request(subject, request.model_dump_json().encode(), timeout=timeout_s)
-            # First: an answer whose fields all have defaults would take a refusal for an empty answer.
-            refused = Refused.model_validate_json(reply.data)
-        except ValidationError:
-            return answer.model_validate_json(reply.data)
+            reply = await self._client.request(subject, body.encode(), timeout=questions[0].timeout_s)
         except (NatsError, TimeoutError) as error:
             raise Retry(f"{subject}: {type(error).__name__}") from error
-        raise (Retry if refused.retry else Reject)(f"{subject}: {refused.error}")
+        return [reply.data] if is_alone else [bytes(each) for each in _ANSWERS.decode(reply.data)]
 
     async def publish(self, row: OutboxRow) -> None:
         if self._stream is None:
@@ -213,6 +252,13 @@ class Bus:
             except NotFoundError:
                 missing.append(consumer.durable)
         return missing
+
+
+def _joined(answers: Sequence[str]) -> bytes:
+    """As many as fit in a reply, and at least one; the others are asked for again."""
+    sizes = accumulate(len(answer.encode()) + 1 for answer in answers)
+    fitting = sum(size < REPLY_BYTES for size in sizes)
+    return f"[{','.join(answers[: max(1, fitting)])}]".encode()
 
 
 def _end_if_asked() -> None:

@@ -84,7 +84,7 @@ class _Delivery(BaseMiddleware[Any, Any]):
         try:
             metadata = msg.raw_message.metadata
         except NotJSMessageError:
-            return await self._answer(call_next, msg)
+            return await refusing(msg.raw_message.subject, call_next(msg))
         consumer = self._owner.consumers[metadata.stream, metadata.consumer]
         key = (metadata.consumer, metadata.sequence.stream, metadata.timestamp)
         async with _kept(msg, consumer):
@@ -92,16 +92,6 @@ class _Delivery(BaseMiddleware[Any, Any]):
         self._owner.forget(key)
         self._owner.count(consumer, outcome)
         return None
-
-    async def _answer(self, call_next: Callable[[StreamMessage[Any]], Awaitable[Any]], msg: StreamMessage[Any]) -> Any:
-        try:
-            return await call_next(msg)
-        except INVALID as invalid:
-            log.warning("request_invalid", subject=msg.raw_message.subject, error=type(invalid).__name__)
-            return Refused(error="invalid request", retry=False)
-        except Exception as failed:  # the asker must hear of it, whatever it was
-            log.warning("request_failed", subject=msg.raw_message.subject, error=type(failed).__name__)
-            return Refused(error=type(failed).__name__)
 
     async def _handle(
         self,
@@ -139,6 +129,18 @@ class _Delivery(BaseMiddleware[Any, Any]):
             raise NackMessage(delay=AWAY_DELAY_S) from None
         log.warning("message_parked", consumer=consumer.durable, reason=reason, attempts=attempt)
         return "parked"
+
+
+async def refusing(subject: str, answer: Awaitable[Any]) -> Any:
+    """The answer to a question, or why there is none: the asker must hear of it, whatever it was."""
+    try:
+        return await answer
+    except INVALID as invalid:
+        log.warning("request_invalid", subject=subject, error=type(invalid).__name__)
+        return Refused(error="invalid request", retry=False)
+    except Exception as failed:
+        log.warning("request_failed", subject=subject, error=type(failed).__name__)
+        return Refused(error=type(failed).__name__)
 
 
 @asynccontextmanager
