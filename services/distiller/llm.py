@@ -22,7 +22,7 @@ from libs.chassis.texts import is_storable
 from services.distiller import prompts
 from services.distiller.answer import Answer, AskedLine, KnownEntry
 from services.distiller.domain import LaneFailure, ProviderFailure, Truncated
-from services.distiller.extractive import extract
+from services.distiller.extractive import extracted
 from services.distiller.settings import DistillerSettings
 from services.distiller.store.batches import Spent
 
@@ -91,7 +91,7 @@ class Extractive:
     paid = False
 
     async def ask(self, lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructions: str | None) -> Reply:
-        answer = await asyncio.to_thread(extract, lines, known)
+        answer = await extracted(lines, known)
         return Reply(answer.model_dump_json(), Spent(self.name, "answered"))
 
     async def close(self) -> None:

@@ -1,13 +1,12 @@
 """What a distillation reads before it asks: a portion of an actor's lines, and the slots that they are about."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
 from libs.contracts.requests import ReadTranscript, Related, RelatedEntries, Transcript
 from services.distiller.domain import Behind, LaneFailure, Portion, Question
-from services.distiller.extractive import extract
+from services.distiller.extractive import extracted
 from services.distiller.settings import DistillerSettings
 
 CONTEXT_REACH = 20
@@ -77,8 +76,7 @@ class Reader:
 
     async def _related(self, memory_store_uid: UUID, actor_id: str, portion: Portion) -> Related:
         """By the words of the lines, and by the paths that the built-in model would give them."""
-        # The built-in model is quick, but on long texts not quick enough for the loop that serves everybody.
-        guess = await asyncio.to_thread(extract, portion.asked, [])
+        guess = await extracted(portion.asked, [])
         users = [line.asked for line in portion.lines if not line.asked.context and line.asked.role == "user"]
         paths = sorted({change.path for change in guess.changes})
         related: Related = await self._ask(

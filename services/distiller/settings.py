@@ -29,8 +29,8 @@ class DistillerSettings(ServiceSettings):
     consolidate_after: int = Field(default=50, ge=1)  # changes of an actor's memory
 
     lanes_per_process: int = 16
-    lanes_per_workspace: int = 4
-    lanes_per_turn: int = 2
+    lanes_per_workspace: int = 8
+    lanes_per_turn: int = 8
     lease_s: float = 15.0
     replay_actors: int = Field(default=2, ge=1)  # at once in a replay, so that what is said meanwhile finds room
     poll_interval_s: float = 1.0

@@ -7,6 +7,7 @@ mostly give nothing. An employer is told from a place by a list of places. Two w
 when their content words share stems.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import date
 
@@ -18,7 +19,17 @@ from services.distiller.extractive.slots import Candidate, slot_candidates
 from services.distiller.extractive.text import clauses, is_first_person, is_unreal, language_of, sentences, spoken
 from services.distiller.extractive.words import Language
 
-__all__ = ["extract"]
+__all__ = ["extract", "extracted"]
+
+# Some 5 ms; more would hold up everybody else.
+INLINE_CHARS = 400
+
+
+async def extracted(lines: Sequence[AskedLine], known: Sequence[KnownEntry]) -> Answer:
+    """As `extract`, off the event loop when there is much to read."""
+    if sum(len(line.text) for line in lines if line.role == "user" and not line.context) <= INLINE_CHARS:
+        return extract(lines, known)
+    return await asyncio.to_thread(extract, lines, known)
 
 
 def extract(lines: Sequence[AskedLine], known: Sequence[KnownEntry]) -> Answer:

@@ -120,7 +120,7 @@ class Lanes:
         return row[0]["news"], row[0]["due_in_s"]
 
     async def due(self, per_workspace: int, limit: int, full: Collection[int]) -> list[tuple[UUID, str, int, int]]:
-        """Due lanes as (pipeline, actor, workspace, token): the workspaces take turns, the longest due first in each.
+        """Due lanes as (pipeline, actor, workspace, token): one of each workspace, then another; the longest due first.
 
         `full` are workspaces that have all the lanes at work that they may have.
         """
@@ -130,10 +130,11 @@ class Lanes:
             f" union all select (select l.workspace_id from lanes l where {READY} and l.workspace_id > w.workspace_id"
             "   order by l.workspace_id limit 1) from w where w.workspace_id is not null)"
             " select l.pipeline_uid, l.actor_id, l.workspace_id, l.lease_token from w cross join lateral ("
-            "  select pipeline_uid, actor_id, workspace_id, lease_token, due_at from lanes"
-            f"  where workspace_id = w.workspace_id and {READY} and due_at <= now() and {FREE}"
-            "  order by due_at limit $1) l"
-            " where w.workspace_id <> all($3::bigint[]) order by random() limit $2",
+            "  select *, row_number() over (order by due_at) as turn from ("
+            "   select pipeline_uid, actor_id, workspace_id, lease_token, due_at from lanes"
+            f"   where workspace_id = w.workspace_id and {READY} and due_at <= now() and {FREE}"
+            "   order by due_at limit $1) due) l"
+            " where w.workspace_id <> all($3::bigint[]) order by l.turn, random() limit $2",
             per_workspace,
             limit,
             list(full),
