@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from uuid import UUID
@@ -12,6 +13,7 @@ from libs.chassis.outbox import OutboxRow
 from libs.contracts.events import MemoriesDistilled, Range
 from libs.contracts.ids import uuid7
 from services.distiller.domain import Fenced, Lease, Pipeline, Question
+from services.distiller.store import Batches, Lanes
 from services.distiller.store.lanes import purge_gone_stores
 from tests.support.distiller import DistillerStore, distiller_store
 from tests.support.servers import PostgresServer
@@ -210,9 +212,11 @@ async def test_workspaces_take_turns_however_many_lanes_one_has(store: Distiller
 
     turn = await store.lanes.due(2, 16, ())
     without_the_first = await store.lanes.due(2, 16, {1})
+    with_little_room = await store.lanes.due(8, 2, ())
 
     assert sorted(workspace for _, _, workspace, _ in turn) == [1, 1, 2]
     assert [actor for _, actor, _, _ in without_the_first] == ["bo"]
+    assert sorted(workspace for _, _, workspace, _ in with_little_room) == [1, 2]
 
 
 async def test_a_failing_lane_comes_again_later_and_a_redrive_makes_it_due(store: DistillerStore) -> None:
@@ -362,6 +366,26 @@ async def test_a_lane_at_work_does_not_hide_when_the_next_one_is_due(store: Dist
     assert 50 < next_due_s <= 60
 
 
+async def test_of_lanes_that_are_handed_over_at_once_only_the_lost_one_fails(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    actors = ["ana", "bo", "cy"]
+    await store.lanes.mark([store.mark(pipeline, actor, 2) for actor in actors])
+    tokens = {actor: token for _, actor, _, token in await store.lanes.due(10, 10, ())}
+    leases = {lease.actor_id: lease for lease in await store.lanes.lease(pipeline.pipeline_uid, tokens, 30)}
+    await store.lanes.put_off(leases["bo"], 0)
+
+    handed = await asyncio.gather(*(hand_over(store, pipeline, leases[actor], 2) for actor in actors))
+    await asyncio.gather(settle(store, pipeline, "ana"), settle(store, pipeline, "cy"))
+
+    lanes = await store.lanes.page(pipeline.pipeline_uid, None, None, None, 10)
+    assert handed == [True, False, True]
+    assert [(lane.actor_id, lane.state, lane.behind) for lane in lanes] == [
+        ("ana", "settled", 0),
+        ("bo", "due", 2),
+        ("cy", "settled", 0),
+    ]
+
+
 async def test_concurrent_marks_and_commits_neither_deadlock_nor_lose_a_position(store: DistillerStore) -> None:
     pipeline = await store.pipeline()
     actors = [f"actor-{n}" for n in range(6)]
@@ -372,18 +396,19 @@ async def test_concurrent_marks_and_commits_neither_deadlock_nor_lose_a_position
         for position in range(1, 40):
             await store.lanes.mark([store.mark(pipeline, actor, position) for actor in actors])
 
-    async def distil_one(lease: Lease) -> None:
-        if behind := await store.lanes.behind(lease, 10):
-            await hand_over(store, pipeline, lease, behind[0].wanted)
-            await settle(store, pipeline, lease.actor_id)
+    async def distil_one(replica: DistillerStore, lease: Lease) -> None:
+        if behind := await replica.lanes.behind(lease, 10):
+            await hand_over(replica, pipeline, lease, behind[0].wanted)
+            await settle(replica, pipeline, lease.actor_id)
         else:
-            await store.lanes.release(lease)
+            await replica.lanes.release(lease)
 
     async def distil() -> None:
+        replica = replace(store, lanes=Lanes(store.database), batches=Batches(store.database, 50))
         for _ in range(120):
-            tokens = {actor: token for _, actor, _, token in await store.lanes.due(4, 4, ())}
-            leases = await store.lanes.lease(pipeline.pipeline_uid, tokens, 30)
-            await asyncio.gather(*map(distil_one, leases))
+            tokens = {actor: token for _, actor, _, token in await replica.lanes.due(4, 4, ())}
+            leases = await replica.lanes.lease(pipeline.pipeline_uid, tokens, 30)
+            await asyncio.gather(*(distil_one(replica, lease) for lease in leases))
 
     await asyncio.gather(mark(), mark(), distil(), distil())
     await distil()

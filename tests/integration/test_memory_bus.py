@@ -1,16 +1,20 @@
 """The memory service on the real bus."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from uuid import UUID
 
 import pytest
+from nats.aio.msg import Msg
 
 from libs.chassis.bus import Bus
+from libs.chassis.errors import Retry
 from libs.chassis.metrics import Metrics
 from libs.chassis.outbox import OutboxRow
 from libs.chassis.parked import ParkedMessages
 from libs.contracts.events import BatchesApplied, Evidence, MemoriesDistilled
 from libs.contracts.ids import uuid7
+from libs.contracts.limits import REPLY_BYTES
 from libs.contracts.requests import (
     ApplyBatch,
     AuthorizeMemoryStore,
@@ -97,6 +101,46 @@ async def test_a_batch_can_be_applied_by_asking_and_a_repeat_gets_the_same_answe
 
     assert [outcome.outcome for outcome in first.outcomes] == ["applied"]
     assert second == first
+
+
+async def test_questions_that_are_asked_at_once_travel_together_and_each_has_its_own_answer(
+    memory: Memory, nats: NatsServer
+) -> None:
+    known, hopeless, large = uuid7(), uuid7(), uuid7()
+    travelled: list[bytes] = []
+
+    async def transcript(request: ReadTranscript) -> Transcript:
+        if request.session_uid == hopeless:
+            raise RuntimeError
+        text = "x" * (REPLY_BYTES - 1000) if request.session_uid == large else "x"
+        line = Line(position=request.after + 1, role="user", text=text, said_at=then, appended_at=then)
+        return Transcript(lines=[line])
+
+    async def hear(message: Msg) -> None:
+        travelled.append(message.data)
+
+    def ask(uid: UUID, after: int) -> Awaitable[Transcript]:
+        return chassis_of(memory.app).bus.ask(ReadTranscript(store_uid=uid, session_uid=uid, after=after), Transcript)
+
+    then = moment("2026-01-01")
+    bus = Bus("session", nats.url, ParkedMessages(chassis_of(memory.app).database), Metrics())
+    bus.answer(ReadTranscript, transcript)
+    running = asyncio.ensure_future(bus.run())
+    await until(lambda: bus.connected)
+    assert bus._client is not None
+    await bus._client.subscribe(ReadTranscript.subject, cb=hear)
+
+    small = await asyncio.gather(*(ask(known, after) for after in range(5)))
+    at_once = len(travelled)
+    mixed = await asyncio.gather(ask(known, 1), ask(hopeless, 2), ask(known, 3), return_exceptions=True)
+    heavy = await asyncio.gather(*(ask(large, after) for after in range(3)))
+
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert [answer.lines[0].position for answer in small] == [1, 2, 3, 4, 5]
+    assert at_once == 1
+    assert [type(answer) for answer in mixed] == [Transcript, Retry, Transcript]
+    assert [answer.lines[0].position for answer in heavy] == [1, 2, 3]
 
 
 async def test_evidence_says_whether_its_lines_can_still_be_read(memory: Memory, nats: NatsServer) -> None:
