@@ -21,6 +21,7 @@ from libs.contracts.events import MemoriesDistilled, Range
 from services.distiller.domain import Fenced, Lease, Overlaps, Pipeline, Question
 
 AT_ONCE = 100
+UNDER_WAY = 2
 
 QUESTION: TypeAdapter[Question | Overlaps] = TypeAdapter(Question | Overlaps)
 
@@ -195,8 +196,11 @@ class Batches:
         """`consolidate_after` changes, an actor's memory is put in order."""
         self._database = database
         self._consolidate_after = consolidate_after
-        self._emissions = Together(self._emit, at_once=AT_ONCE, alike=lambda each: each.lease.pipeline_uid)
-        self._answers = Together(self._settle, at_once=AT_ONCE, alike=lambda each: each.store_uid)
+        # A lane that an erasure holds delays those beside it, but not those after it.
+        self._emissions = Together(
+            self._emit, at_once=AT_ONCE, alike=lambda each: each.lease.pipeline_uid, under_way=UNDER_WAY
+        )
+        self._answers = Together(self._settle, at_once=AT_ONCE, alike=lambda each: each.store_uid, under_way=UNDER_WAY)
 
     async def kept_answer(self, lease: Lease) -> Kept | None:
         """The answer that a killed worker had paid for, unless another one has moved a watermark of its since."""
