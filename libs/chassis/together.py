@@ -18,6 +18,9 @@ AnswerT = TypeVar("AnswerT")
 class Together(Generic[AskT, AnswerT]):
     """`answer_all` answers up to `at_once` that are `alike`, in their order; what it leaves out at the end comes again.
 
+    After a go there is a pause of `pause_s`, so that where much comes the next one has more to do; who comes alone goes
+    at once.
+
     An `ApiError`, which is the database's, is everybody's; after any other each is asked alone.
     """
 
@@ -28,11 +31,13 @@ class Together(Generic[AskT, AnswerT]):
         at_once: int,
         alike: Callable[[AskT], Hashable] = lambda _: None,
         under_way: int = 1,
+        pause_s: float = 0.0,
     ) -> None:
         self._answer_all = answer_all
         self._at_once = at_once
         self._alike = alike
         self._under_way = under_way
+        self._pause_s = pause_s
         self._waiting: defaultdict[Hashable, list[tuple[AskT, asyncio.Future[AnswerT]]]] = defaultdict(list)
         self._going: Counter[Hashable] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -58,6 +63,7 @@ class Together(Generic[AskT, AnswerT]):
                 taken = [each for each in waiting[: self._at_once] if not each[1].done()]
                 del waiting[: self._at_once]
                 waiting[:0] = taken[await self._settle(taken) :]
+                await asyncio.sleep(self._pause_s)
         finally:
             self._going[kind] -= 1
             if not self._going[kind]:

@@ -22,6 +22,7 @@ from services.distiller.domain import Fenced, Lease, Overlaps, Pipeline, Questio
 
 AT_ONCE = 100
 UNDER_WAY = 2
+ANSWERS_PAUSE_S = 0.05
 
 QUESTION: TypeAdapter[Question | Overlaps] = TypeAdapter(Question | Overlaps)
 
@@ -196,11 +197,18 @@ class Batches:
         """`consolidate_after` changes, an actor's memory is put in order."""
         self._database = database
         self._consolidate_after = consolidate_after
-        # A lane that an erasure holds delays those beside it, but not those after it.
+        # A lane that an erasure holds delays those beside it, but not those after it. An answer is waited for by nobody
+        # but the lane's next batch.
         self._emissions = Together(
             self._emit, at_once=AT_ONCE, alike=lambda each: each.lease.pipeline_uid, under_way=UNDER_WAY
         )
-        self._answers = Together(self._settle, at_once=AT_ONCE, alike=lambda each: each.store_uid, under_way=UNDER_WAY)
+        self._answers = Together(
+            self._settle,
+            at_once=AT_ONCE,
+            alike=lambda each: each.store_uid,
+            under_way=UNDER_WAY,
+            pause_s=ANSWERS_PAUSE_S,
+        )
 
     async def kept_answer(self, lease: Lease) -> Kept | None:
         """The answer that a killed worker had paid for, unless another one has moved a watermark of its since."""
