@@ -131,3 +131,16 @@ async def test_who_is_cancelled_takes_nobody_along() -> None:
     with pytest.raises(asyncio.CancelledError):
         await asked[0]
     assert await together.ask(3) == 6
+
+
+async def test_after_a_go_the_next_one_gathers_for_a_pause() -> None:
+    work = Work()
+    together = Together(work.double, at_once=100, pause_s=0.5)
+
+    alone = await together.ask(1)
+    first = asyncio.ensure_future(together.ask(2))
+    await asyncio.sleep(0.01)
+    second = asyncio.ensure_future(together.ask(3))
+
+    assert [alone, *await asyncio.gather(first, second)] == [2, 4, 6]
+    assert work.goes == [[1], [2, 3]]
