@@ -167,7 +167,7 @@ class Bench:
         peers: Peers = {}
         if set(self._groups) & {"append", "reload"}:
             self._say("the peers of sessions")
-            peers = await session_peers(one, self._window_s)
+            peers = await session_peers(one, self._window_s / 2)
         if "append" in self._groups:
             self._say("append, in turns with the limit")
             self._add(await append_rows(one, self._window_s, peers))
@@ -182,10 +182,10 @@ class Bench:
             self._add(await crowd_rows(one))
         if "turn" in self._groups:
             self._say("a turn of an agent")
-            self._add(await turn_rows(one, self._window_s))
+            self._add(await turn_rows(one, self._window_s / 2))
         if "langgraph" in self._groups:
             self._say("LangGraph turns")
-            self._add(await langgraph_rows(one, self._window_s))
+            self._add(await langgraph_rows(one, self._window_s / 2))
         self._say("memory at rest")
         self._add(await resting_rows(one, "this load"))
 

@@ -50,13 +50,17 @@ async def measured(program: str, *arguments: str, python: Path = PYTHON) -> Any:
 
 @asynccontextmanager
 async def serving(program: str, *, python: Path = PYTHON) -> AsyncIterator[str]:
-    """The address that a program prints, while it serves."""
+    """The address that a program prints, while it serves; raises `PeerFailed` when it prints none."""
     process = await asyncio.create_subprocess_exec(
         python, "-m", f"tests.bench.peers.{program}", cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     try:
-        yield (await process.stdout.readline()).decode().strip()
+        url = (await process.stdout.readline()).decode().strip()
+        if not url:
+            raise PeerFailed(f"{program} ended before it served, with status {await process.wait()}")
+        yield url
     finally:
-        process.kill()
-        await process.wait()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
