@@ -67,12 +67,18 @@ class Together(Generic[AskT, AnswerT]):
         finally:
             self._going[kind] -= 1
             if not self._going[kind]:
-                del self._going[kind], self._waiting[kind]
+                del self._going[kind]
+                for _, future in self._waiting.pop(kind):
+                    future.cancel()  # only where the go was cancelled: nobody waits for what never comes
 
     async def _settle(self, taken: Sequence[tuple[AskT, asyncio.Future[AnswerT]]]) -> int:
         """How many of them have heard."""
         try:
             answers = await self._answer_all([ask for ask, _ in taken]) if taken else ()
+        except asyncio.CancelledError:
+            for _, future in taken:
+                future.cancel()
+            raise
         except Exception as failed:
             if len(taken) > 1 and not isinstance(failed, ApiError):
                 await asyncio.gather(*(self._settle([each]) for each in taken))

@@ -144,3 +144,19 @@ async def test_after_a_go_the_next_one_gathers_for_a_pause() -> None:
 
     assert [alone, *await asyncio.gather(first, second)] == [2, 4, 6]
     assert work.goes == [[1], [2, 3]]
+
+
+async def test_a_go_that_is_cancelled_leaves_nobody_waiting() -> None:
+    work = Work()
+    work.gate.clear()
+    together = Together(work.double, at_once=1)
+    asked = [asyncio.ensure_future(together.ask(number)) for number in (1, 2)]
+    await asyncio.sleep(0.01)
+
+    [go] = together._tasks
+    go.cancel()
+    heard = await asyncio.gather(*asked, return_exceptions=True)
+    work.gate.set()
+
+    assert [type(each) for each in heard] == [asyncio.CancelledError, asyncio.CancelledError]
+    assert await together.ask(3) == 6
