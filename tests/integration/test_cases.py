@@ -14,7 +14,7 @@ from libs.chassis.texts import is_storable
 from libs.contracts.routes import BASE
 from tests.support import scripted_model as scripted
 from tests.support.cluster import own_nats
-from tests.support.scripted_model import ScriptedModel, scripted_model
+from tests.support.scripted_model import ScriptedModel
 from tests.support.servers import NatsServer, PostgresServer
 from tests.support.service import chassis_of, until
 from tests.support.system import System, system
@@ -31,12 +31,6 @@ def replicas(request: pytest.FixtureRequest) -> int:
 async def memstream(postgres: PostgresServer, nats: NatsServer, replicas: int) -> AsyncIterator[System]:
     async with system(postgres, nats, replicas=replicas) as running:
         yield running
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ScriptedModel]:
-    async with scripted_model() as served:
-        yield served
 
 
 async def search(memstream: System, actor: str, query: str, **body: Any) -> list[dict[str, Any]]:

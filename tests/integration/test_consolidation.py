@@ -3,8 +3,8 @@
 import json
 import re
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
 from itertools import product
 from typing import Any
@@ -22,7 +22,7 @@ from tests.support import scripted_model as scripted
 from tests.support.scripted_model import ScriptedModel, asked_groups, scripted_model
 from tests.support.servers import NatsServer, PostgresServer
 from tests.support.service import chassis_of, until
-from tests.support.system import System, system
+from tests.support.system import Open, System, system
 
 FIRST, LAST, TRADES = (
     names.split()
@@ -48,17 +48,6 @@ async def model() -> AsyncIterator[ScriptedModel]:
     async with scripted_model() as served:
         served.behave(scripted.consolidating(person))
         yield served
-
-
-Open = Callable[..., AbstractAsyncContextManager[System]]
-
-
-@pytest.fixture
-def opened(postgres: PostgresServer, nats: NatsServer, model: ScriptedModel) -> Open:
-    def opens(**settings: Any) -> AbstractAsyncContextManager[System]:
-        return system(postgres, nats, models=model.models(), distiller_settings=settings)
-
-    return opens
 
 
 async def run(memstream: System, pipeline: str) -> None:

@@ -1,18 +1,7 @@
 """From a statement to a memory, through the three services and the bus."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-
-from tests.support.servers import NatsServer, PostgresServer
 from tests.support.service import chassis_of, until
-from tests.support.system import System, system
-
-
-@pytest.fixture
-async def memstream(postgres: PostgresServer, nats: NatsServer) -> AsyncIterator[System]:
-    async with system(postgres, nats) as running:
-        yield running
+from tests.support.system import System
 
 
 async def test_a_statement_becomes_a_searchable_memory(memstream: System) -> None:

@@ -1,29 +1,12 @@
 """What the memory service does by itself: retention and analysing again."""
 
-from collections.abc import AsyncIterator, Iterator
-
-import pytest
-
 from libs.chassis import housekeeping
 from services.memory.indexing import Indexing
 from services.memory.ranking import FieldWeights
 from services.memory.store import retention
 from services.memory.store.postings import reanalysis
-from tests.support.memory import Distiller, Memory, memory_service, said
-from tests.support.servers import PostgresServer
-from tests.support.service import Keys, chassis_of, key_directory
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
-
-
-@pytest.fixture
-async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
-    async with memory_service(postgres, keys) as memory:
-        yield memory
+from tests.support.memory import Distiller, Memory, said
+from tests.support.service import chassis_of
 
 
 async def reanalyse(memory: Memory, indexing: Indexing | None = None) -> None:

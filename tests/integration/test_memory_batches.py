@@ -1,7 +1,6 @@
 """What the distiller's batches do to an actor's entries."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -10,26 +9,8 @@ import pytest
 from libs.contracts.events import Change, Evidence, Kind, Range
 from libs.contracts.ids import uuid7
 from libs.contracts.limits import REPLY_BYTES
-from tests.support.memory import Distiller, Memory, day, memory_service, moment, said
-from tests.support.servers import PostgresServer
-from tests.support.service import Keys, chassis_of, key_directory
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
-
-
-@pytest.fixture
-async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
-    async with memory_service(postgres, keys) as memory:
-        yield memory
-
-
-@pytest.fixture
-async def distiller(memory: Memory) -> Distiller:
-    return await Distiller.of(memory)
+from tests.support.memory import Distiller, Memory, day, moment, said
+from tests.support.service import chassis_of
 
 
 async def history(memory: Memory, path: str) -> list[tuple[str | None, str]]:

@@ -1,7 +1,7 @@
 """The memory service on the real bus."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable
 from uuid import UUID
 
 import pytest
@@ -28,13 +28,7 @@ from libs.contracts.requests import (
 )
 from tests.support.memory import Distiller, Memory, memory_service, moment, said
 from tests.support.servers import NatsServer, PostgresServer
-from tests.support.service import USER, WORKSPACE, Keys, chassis_of, key_directory, until
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
+from tests.support.service import USER, WORKSPACE, Keys, chassis_of, until
 
 
 @pytest.fixture

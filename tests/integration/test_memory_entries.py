@@ -1,26 +1,11 @@
 """Entries over HTTP, against the real database."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
-from tests.support.memory import Memory, memory_service
-from tests.support.servers import PostgresServer
-from tests.support.service import Keys, key_directory
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
-
-
-@pytest.fixture
-async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
-    async with memory_service(postgres, keys) as memory:
-        yield memory
+from tests.support.memory import Memory
 
 
 async def test_what_was_created_is_read_listed_and_found_at_once(memory: Memory) -> None:

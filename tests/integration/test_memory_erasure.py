@@ -1,6 +1,5 @@
 """Forgetting an actor: nothing is left, nothing comes back, everybody else keeps all."""
 
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -15,23 +14,10 @@ from libs.contracts.events import (
 )
 from libs.contracts.ids import uuid7
 from services.memory.store.purge import TABLES
-from tests.support.memory import Distiller, Memory, day, memory_service, said
-from tests.support.servers import PostgresServer
-from tests.support.service import WORKSPACE, Keys, chassis_of, key_directory
+from tests.support.memory import Distiller, Memory, day, said
+from tests.support.service import WORKSPACE, chassis_of
 
 RECEIPTS = ("erasures", "actor_epochs", "changes", "change_horizons")
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
-
-
-@pytest.fixture
-async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
-    async with memory_service(postgres, keys) as memory:
-        yield memory
 
 
 async def erase(memory: Memory, actor_id: str = "ana", **request: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,21 +13,8 @@ import pytest
 from libs.chassis import housekeeping
 from services.memory.app import build
 from services.memory.store.changes import EXPIRE_CHANGES
-from tests.support.memory import Memory, memory_service, settings
-from tests.support.servers import PostgresServer
-from tests.support.service import Keys, chassis_of, key_directory, served
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
-
-
-@pytest.fixture
-async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
-    async with memory_service(postgres, keys) as memory:
-        yield memory
+from tests.support.memory import Memory, settings
+from tests.support.service import Keys, chassis_of, served
 
 
 @pytest.fixture

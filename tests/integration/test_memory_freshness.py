@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,13 +15,7 @@ from libs.contracts.requests import HastenLane, LaneHastened
 from services.memory.app import build
 from tests.support.memory import Distiller, Memory, memory_service, said, settings
 from tests.support.servers import NatsServer, PostgresServer
-from tests.support.service import Keys, chassis_of, key_directory, running, until
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
+from tests.support.service import Keys, chassis_of, running, until
 
 
 @pytest.fixture

@@ -1,33 +1,18 @@
 """The order in which conversations are imported changes nothing: same current values, same history."""
 
 import itertools
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from libs.contracts.events import Change, Evidence
 from libs.contracts.ids import uuid7
-from tests.support.memory import Distiller, Memory, memory_service, said
-from tests.support.servers import PostgresServer
-from tests.support.service import Keys, chassis_of, key_directory
+from tests.support.memory import Distiller, Memory, said
+from tests.support.service import chassis_of
 
 SLOTS = ("/job.md", "/city.md")
 VALUES = ("one", "two", None)
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
-
-
-@pytest.fixture
-async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
-    async with memory_service(postgres, keys) as memory:
-        yield memory
 
 
 def conversations(told: list[tuple[int, int]]) -> list[Change]:

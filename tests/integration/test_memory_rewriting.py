@@ -1,38 +1,17 @@
 """What a rewrite does to an actor's entries: all of it or nothing, with what they rest on."""
 
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from uuid import UUID
-
-import pytest
 
 from libs.contracts.events import AppliedChange, Change, EntryVersion, Evidence, Rewrite, SessionActorErased
 from libs.contracts.ids import uuid7
 from libs.contracts.requests import EntriesRead, ReadEntries
 from services.memory.consolidation import EntryReader
 from services.memory.store.rewriting import Rewritable
-from tests.support.memory import Distiller, Memory, memory_service, said
-from tests.support.servers import PostgresServer
-from tests.support.service import WORKSPACE, Keys, chassis_of, key_directory
+from tests.support.memory import Distiller, Memory, said
+from tests.support.service import WORKSPACE, chassis_of
 
 TEA, BREW, LIKES = "/drinks/tea.md", "/drinks/brew.md", "/likes.md"
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
-
-
-@pytest.fixture
-async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
-    async with memory_service(postgres, keys) as memory:
-        yield memory
-
-
-@pytest.fixture
-async def distiller(memory: Memory) -> Distiller:
-    return await Distiller.of(memory)
 
 
 async def read(memory: Memory, distiller: Distiller, **more: Any) -> EntriesRead:

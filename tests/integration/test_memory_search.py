@@ -1,7 +1,6 @@
 """Search over HTTP: ranking, filters, and what happens to hostile words."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -13,23 +12,9 @@ from services.memory.domain import Value
 from services.memory.indexing import Indexing
 from services.memory.ranking import FieldWeights, Statistics, score
 from services.memory.text import query_terms
-from tests.support.memory import Distiller, Memory, day, memory_service, said
-from tests.support.servers import PostgresServer
-from tests.support.service import Keys, key_directory
+from tests.support.memory import Distiller, Memory, day, said
 
 WORDS = ["cat", "dog", "tea", "rome", "work", "blue", "the", "running", "2024-03-09", "a@b.c"]
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
-
-
-@pytest.fixture
-async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
-    async with memory_service(postgres, keys) as memory:
-        yield memory
 
 
 async def test_the_words_of_a_person_find_what_was_distilled(memory: Memory) -> None:

@@ -1,26 +1,11 @@
 """Memory stores over HTTP."""
 
-from collections.abc import AsyncIterator, Iterator
-
 import pytest
 
 from libs.chassis import housekeeping
 from services.memory.store.purge import PURGE, TABLES
-from tests.support.memory import STORES, Distiller, Memory, memory_service, said
-from tests.support.servers import PostgresServer
-from tests.support.service import Keys, chassis_of, key_directory
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
-
-
-@pytest.fixture
-async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
-    async with memory_service(postgres, keys) as memory:
-        yield memory
+from tests.support.memory import STORES, Distiller, Memory, said
+from tests.support.service import chassis_of
 
 
 async def test_a_store_is_named_by_query_or_body(memory: Memory) -> None:

@@ -1,7 +1,6 @@
 """What a swap may change in a store, and what it must leave."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -17,25 +16,12 @@ from services.memory.indexing import Indexing
 from services.memory.ranking import FieldWeights
 from services.memory.replays import Replays
 from services.memory.store.shadows import DROP_LEFT_SHADOWS
-from tests.support.memory import Distiller, Memory, memory_service, said
-from tests.support.servers import PostgresServer
-from tests.support.service import WORKSPACE, Keys, chassis_of, key_directory, until
+from tests.support.memory import Distiller, Memory, said
+from tests.support.service import WORKSPACE, chassis_of, until
 
 TEA, BREW, AGENT = "/drinks/tea.md", "/drinks/brew.md", "/agent.md"
 SESSION = uuid7()
 WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
-
-
-@pytest.fixture
-async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
-    async with memory_service(postgres, keys) as memory:
-        yield memory
 
 
 @pytest.fixture

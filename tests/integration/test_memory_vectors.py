@@ -1,7 +1,7 @@
 """Vectors as a second signal: made in the background, never in anybody's way, never two kinds at once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,9 @@ from services.memory.store.vectors import DROP_UNWANTED
 from tests.support.embedder import Behaviour, Embedder, answers, embedder, hang, refusing, status, waiting
 from tests.support.memory import STORES, Distiller, Memory, memory_service, said, settings
 from tests.support.servers import PostgresServer
-from tests.support.service import Keys, chassis_of, key_directory, running, until
+from tests.support.service import Keys, chassis_of, running, until
 
 MODEL = {"params": {"update_mask": "embedding_model"}}
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
 
 
 @pytest.fixture

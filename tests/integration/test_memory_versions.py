@@ -1,28 +1,14 @@
 """History: versions, what held at a time, putting and restoring."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
-from tests.support.memory import Distiller, Memory, memory_service, said
-from tests.support.servers import PostgresServer
-from tests.support.service import Keys, chassis_of, key_directory
+from tests.support.memory import Distiller, Memory, said
+from tests.support.service import chassis_of
 
 JOB = "/job/employer.md"
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
-
-
-@pytest.fixture
-async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
-    async with memory_service(postgres, keys) as memory:
-        yield memory
 
 
 @pytest.fixture

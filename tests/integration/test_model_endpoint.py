@@ -15,18 +15,12 @@ from services.distiller.llm import Models
 from services.distiller.settings import DistillerSettings
 from services.distiller.store import Batches
 from tests.support import scripted_model as scripted
-from tests.support.scripted_model import Behaviour, ScriptedModel, scripted_model
+from tests.support.scripted_model import Behaviour, ScriptedModel
 from tests.support.servers import NatsServer, PostgresServer, free_port
 from tests.support.service import USER, chassis_of, until
 from tests.support.system import System, system
 
 EXTRACT = "/session-stores/chats/sessions/s1/extractions"
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ScriptedModel]:
-    async with scripted_model() as served:
-        yield served
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -21,27 +19,9 @@ from services.memory.indexing import Indexing
 from services.memory.store.swapping import swap
 from tests.support import scripted_model as scripted
 from tests.support.replaying import FACTS, Gate, again, contents, ended, nothing_is_left, put, search, second, start
-from tests.support.scripted_model import ScriptedModel, scripted_model
-from tests.support.servers import NatsServer, PostgresServer
+from tests.support.scripted_model import ScriptedModel
 from tests.support.service import chassis_of, until
-from tests.support.system import System, system
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ScriptedModel]:
-    async with scripted_model() as served:
-        yield served
-
-
-Open = Callable[..., AbstractAsyncContextManager[System]]
-
-
-@pytest.fixture
-def opened(postgres: PostgresServer, nats: NatsServer, model: ScriptedModel) -> Open:
-    def opens(**settings: Any) -> AbstractAsyncContextManager[System]:
-        return system(postgres, nats, models=model.models(), distiller_settings=settings)
-
-    return opens
+from tests.support.system import Open
 
 
 async def test_live_appends_go_on_and_every_look_finds_the_old_statement_or_the_new_one(

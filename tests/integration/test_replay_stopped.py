@@ -1,8 +1,6 @@
 """A replay that is called off or cannot go on: all or nothing per actor, nothing held, and its state is true."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any
 
@@ -19,30 +17,12 @@ from services.memory.replays import Replays
 from services.memory.store.swapping import swap
 from tests.support import scripted_model as scripted
 from tests.support.replaying import Gate, again, contents, ended, nothing_is_left, second, start
-from tests.support.scripted_model import ScriptedModel, scripted_model
-from tests.support.servers import NatsServer, PostgresServer
+from tests.support.scripted_model import ScriptedModel
 from tests.support.service import USER, chassis_of, until
-from tests.support.system import System, system
+from tests.support.system import Open, System
 
 OLD = "I live in Lyon"
 HELD = "select count(*) from lanes where held_by is not null"
-
-
-@pytest.fixture
-async def model() -> AsyncIterator[ScriptedModel]:
-    async with scripted_model() as served:
-        yield served
-
-
-Open = Callable[..., AbstractAsyncContextManager[System]]
-
-
-@pytest.fixture
-def opened(postgres: PostgresServer, nats: NatsServer, model: ScriptedModel) -> Open:
-    def opens(**settings: Any) -> AbstractAsyncContextManager[System]:
-        return system(postgres, nats, models=model.models(), distiller_settings=settings)
-
-    return opens
 
 
 class Swap:

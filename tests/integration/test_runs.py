@@ -30,12 +30,6 @@ async def store(postgres: PostgresServer) -> AsyncIterator[DistillerStore]:
         yield opened
 
 
-@pytest.fixture
-async def memstream(postgres: PostgresServer, nats: NatsServer) -> AsyncIterator[System]:
-    async with system(postgres, nats) as running:
-        yield running
-
-
 async def nobody(*_: Any, **__: Any) -> Any:
     raise Retry("nobody answers")
 

@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -98,6 +98,10 @@ class System:
             )
 
         await until(all_settled, deadline_s=30)
+
+
+# `system` on the test's servers and scripted model, with these settings of the distiller.
+Open = Callable[..., AbstractAsyncContextManager[System]]
 
 
 @asynccontextmanager
