@@ -47,7 +47,10 @@ class ApiError(Exception):
             )
         if self.retry_after_s is not None:
             details.append({"@type": f"{kind}RetryInfo", "retry_delay": f"{self.retry_after_s}s"})
-        return {"error_code": self.code, "message": self.message, "details": details}
+        message = self.message.encode(
+            errors="replace"
+        ).decode()  # what was sent may stand in it, half a surrogate pair too
+        return {"error_code": self.code, "message": message, "details": details}
 
 
 class InvalidParameter(ApiError):

@@ -50,11 +50,10 @@ class BoundedHttp(HttpToolsProtocol):
                 self._refuse(error)
                 return
         elif self.cycle is not None and not self.cycle.response_complete:
-            if self.cycle.more_body and self._body_timer is None:
-                self._body_timer = self.loop.call_later(self.limits.body_deadline_s, self._refuse_slow_body)
+            self._wait_for_body()
             return  # a request is under way
         if self._head_timer is None:
-            self._head_timer = self.loop.call_later(self.limits.head_deadline_s, self.transport.close)
+            self._head_timer = self.loop.call_later(self.limits.head_deadline_s, self._close)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -69,8 +68,17 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_message_complete()
         self._end_body()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._wait_for_body()
+
     def send_400_response(self, msg: str) -> None:
         self._refuse(InvalidParameter("The request is not HTTP/1.1."))
+
+    def _wait_for_body(self) -> None:
+        """Not while an answer before it is under way: until then nobody reads."""
+        if self.cycle.more_body and not self.pipeline and self._body_timer is None:
+            self._body_timer = self.loop.call_later(self.limits.body_deadline_s, self._refuse_slow_body)
 
     def _refuse_slow_body(self) -> None:
         """Nothing was done: what answers a request waits for its body first."""
@@ -79,9 +87,16 @@ class BoundedHttp(HttpToolsProtocol):
             return
         error = InvalidParameter(f"The body did not arrive within {self.limits.body_deadline_s:g} s.")
         error.status = 408
-        self._refuse(error)
+        self._answer(error)
 
     def _refuse(self, error: ApiError) -> None:
+        """Of a request whose head is wrong: an answer, unless one before it is still to be given on this connection."""
+        if self.cycle is None or self.cycle.response_complete:
+            self._answer(error)
+        else:
+            self._close()
+
+    def _answer(self, error: ApiError) -> None:
         body = msgspec.json.encode(error.body(str(uuid7())))
         self.transport.write(
             STATUS_LINE[error.status]
@@ -89,6 +104,14 @@ class BoundedHttp(HttpToolsProtocol):
             + body
         )
         self.transport.close()
+
+    def _close(self) -> None:
+        """Once the request before is answered, if one is under way: it has its answer, whatever comes behind it."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+        else:
+            self.cycle.keep_alive = False
+            self.flow.pause_reading()
 
     def _end_head(self) -> None:
         self._head_bytes = 0

@@ -444,7 +444,9 @@ async def test_a_memory_that_cannot_be_had_is_told_to_the_model(
     )
 
     assert answer == "I cannot say."
-    assert "error" in model.requests[-1]["messages"][-1]["content"].lower()
+    told = model.requests[-1]["messages"][-1]["content"]
+    assert told.startswith("This did not work: ")
+    assert "no-such-store" in told
 
 
 async def test_without_a_memory_store_there_are_no_tools(monkeypatch: pytest.MonkeyPatch) -> None:

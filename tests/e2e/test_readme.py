@@ -74,7 +74,7 @@ async def test_every_block_of_the_readme_runs() -> None:
     assert re.search(r"\nRun memory-pipelines/\S+: SUCCEEDED\n", told)
     assert re.search(r"\n0\.\d\d +/\S+ +I prefer e-mail over phone", told)
     assert "I live in Lisbon." in told
-    assert "support-app has READ on memory store facts" in told
+    assert "support-app has WRITE on memory store facts" in told
     assert told.endswith("Deleted memory store facts\n")
 
 

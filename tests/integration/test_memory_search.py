@@ -173,3 +173,10 @@ async def test_the_database_scores_as_ranking_does(memory: Memory, texts: list[s
 def _json(text: str) -> bytes:
 
     return json.dumps(text).encode()
+
+
+async def test_what_is_refused_for_half_a_surrogate_pair_is_400(memory: Memory) -> None:
+    for field in ("read_mask", "view", "path_prefix", "actor_id"):
+        body = b'{"actor_id": "ana", "query": "cat", "%s": "\\ud800"}' % field.encode()
+        answer = await memory.client.post(memory.url("/entries:search"), content=body)
+        assert (answer.status_code, answer.json()["error_code"]) == (400, "INVALID_PARAMETER_VALUE"), field

@@ -130,6 +130,39 @@ async def test_a_body_that_does_not_come_whole_in_time_is_408(server: Server) ->
     assert await _stores(server) == 0
 
 
+BEHIND = {
+    "half a body": lambda server: head(server, "Content-Length: 1000") + b"{",
+    "what is no HTTP": lambda _: b"\x16\x03\x01 hello\r\n\r\n",
+    "half a head": lambda _: f"GET {STORES} HTTP/1.1\r\nX: ".encode(),
+    "too long a head": lambda _: f"GET {STORES} HTTP/1.1\r\nX: ".encode() + b"x" * 2 * LIMITS.head_bytes,
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+async def test_a_request_has_its_own_answer_whatever_comes_behind_it(server: Server, behind: str) -> None:
+    store = f"behind-{behind.replace(' ', '-').lower()}"
+    body = json.dumps({"items": [{"data": 1}]})
+    async with httpx.AsyncClient(base_url=server.url, headers=server.keys.header()) as client:
+        await client.post(STORES, params={"session_store_id": store}, json={})
+        await client.post(f"{STORES}/{store}/sessions", params={"session_id": "s1"}, json={"actor_id": "ana"})
+    lines = [f"POST {STORES}/{store}/sessions/s1/items:append HTTP/1.1", "Host: x", server.bearer]
+    append = "\r\n".join([*lines, f"Content-Length: {len(body)}", "", body]).encode()
+    database = chassis_of(server.app).database
+
+    async with asyncio.timeout(DEADLINE_S), server.connection() as (reader, writer):
+        async with database.transaction() as holder:
+            await holder.execute("select from sessions for update")
+            writer.write(append)
+            await asyncio.sleep(0.1)
+            writer.write(BEHIND[behind](server))
+            await asyncio.sleep(WAIT_S * 3)
+        received = await _until_closed(reader)
+
+    first, _, _ = received.partition(b"\r\n")
+    assert first == b"HTTP/1.1 200 OK"
+    assert b'"position":1' in received
+
+
 async def test_a_client_that_goes_on_sending_after_its_answer_is_left(server: Server) -> None:
     too_large = head(server, f"Content-Length: {LIMITS.body_bytes + 1}")
 

@@ -141,7 +141,7 @@ class Doctor:
         parked = self._lanes(found, "parked")
         if parked:
             hint = f"`memstream memory pipeline lanes {name} --state parked` gives the reasons"
-            return Finding("pipeline", FAILED, f"{found['name']}: {parked} actors are parked", hint)
+            return Finding("pipeline", FAILED, f"{found['name']}: actors that are parked: {parked}", hint)
         if trigger == "MANUAL_ONLY":
             hint = f"`memstream memory pipeline update {name} --trigger continuous` changes that"
             return Finding("pipeline", WARNING, f"{found['name']} runs only when it is started", hint)
@@ -151,9 +151,22 @@ class Doctor:
         model = found["dreamer_policy"].get("model") or "the server's default"
         waiting = self._lanes(found, "waiting_provider")
         if waiting:
-            detail = f"{model} does not answer: {waiting} actors wait for it"
+            detail = f"{model} does not answer: actors that wait for it: {waiting}"
             return Finding("model", FAILED, detail, "see the distiller's log; it goes on by itself when it answers")
+        retried = self._retried(found)
+        if retried is not None:
+            name = found["name"].rpartition("/")[2]
+            detail = f"{model} is asked again, since {retried.get('reason') or 'it failed'}"
+            return Finding("model", WARNING, detail, f"`memstream memory pipeline lanes {name}` tells of each actor")
         return Finding("model", OK, model)
+
+    def _retried(self, found: dict[str, Any]) -> dict[str, Any] | None:
+        """A lane of the first page that has failed and will be tried again; none for whoever may not see them."""
+        try:
+            page = self._rest.get(f"{BASE}/{found['name']}/lanes", params={"state": "due", "page_size": PAGE_MAX})
+        except PermissionDenied:
+            return None
+        return next((lane for lane in page.get("lanes", ()) if lane["attempts"]), None)
 
     def _lanes(self, found: dict[str, Any], state: str) -> int:
         """How many lanes are in that state, 0 for whoever may not see them."""

@@ -15,9 +15,9 @@ def item_text(session: str) -> str:
     )
 
 
-def item_texts(session: str) -> str:
-    """Several, divided by commas, in the order of the rows; of those without `data` none."""
-    return f"string_agg({item_text(session)}, ',')"
+def item_texts(session: str, direction: str = "asc") -> str:
+    """Several by position, divided by commas; of those without `data` none."""
+    return f"string_agg({item_text(session)}, ',' order by position {direction})"
 
 
 def hex_of(uid: str) -> str:

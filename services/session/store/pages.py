@@ -14,7 +14,7 @@ from services.session.domain.records import ItemPage
 from services.session.store.access import GRANTED, Access, no_session
 from services.session.store.item_texts import hex_of, item_texts
 
-# `data` is null from where the page has no room for it. An aggregate takes the rows of an ordered subquery in order.
+# `data` is null from where the page has no room for it.
 PAGE = """
 with {granted}, session as (
     select session_uid, cleared_through, {hex} as hex from sessions
@@ -52,7 +52,7 @@ class _Pages:
             PAGE.format(
                 granted=GRANTED,
                 hex=hex_of("session_uid"),
-                items=item_texts("s.hex"),
+                items=item_texts("s.hex", direction),
                 where=where,
                 data=data,
                 direction=direction,
