@@ -100,7 +100,8 @@ class Doctor:
 
     def _store(self, noun: str, name: str | None) -> Finding:
         if name is None:
-            return Finding(noun, SKIPPED, f"AGENT_{noun.upper().replace(' ', '_')} names none")
+            option, variable = noun.replace(" ", "-"), noun.upper().replace(" ", "_")
+            return Finding(noun, SKIPPED, f"neither --{option} nor AGENT_{variable} names one")
         path = f"{BASE}/{noun.replace(' ', '-')}s/{segment(name)}"
         try:
             level = self._rest.get(f"{path}/permissions/self")["permission"]
@@ -117,7 +118,7 @@ class Doctor:
 
     def _pipeline_and_model(self) -> Iterator[Finding]:
         if self._session_store is None or self._memory_store is None:
-            why = "it is looked for between AGENT_SESSION_STORE and AGENT_MEMORY_STORE"
+            why = "it is looked for between a session store and a memory store"
             yield from (Finding(check, SKIPPED, why) for check in ("pipeline", "model"))
             return
         pair = (f"session-stores/{self._session_store}", f"memory-stores/{self._memory_store}")
