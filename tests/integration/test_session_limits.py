@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -130,7 +130,7 @@ async def test_a_body_that_does_not_come_whole_in_time_is_408(server: Server) ->
     assert await _stores(server) == 0
 
 
-BEHIND = {
+BEHIND: dict[str, Callable[[Server], bytes]] = {
     "half a body": lambda server: head(server, "Content-Length: 1000") + b"{",
     "what is no HTTP": lambda _: b"\x16\x03\x01 hello\r\n\r\n",
     "half a head": lambda _: f"GET {STORES} HTTP/1.1\r\nX: ".encode(),
