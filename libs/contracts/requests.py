@@ -256,6 +256,7 @@ class KnownSession(Message):
     """Up to where a store knows a session."""
 
     session_uid: UUID
+    session_id: str
     position: int
 
 

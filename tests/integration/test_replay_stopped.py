@@ -1,11 +1,13 @@
 """A replay that is called off or cannot go on: all or nothing per actor, nothing held, and its state is true."""
 
 import asyncio
+import json
 from datetime import datetime
 from typing import Any
 
 import asyncpg
 import pytest
+from starlette.responses import Response
 
 from libs.chassis.errors import Retry
 from libs.chassis.unit_of_work import Tx
@@ -17,7 +19,7 @@ from services.memory.replays import Replays
 from services.memory.store.swapping import swap
 from tests.support import scripted_model as scripted
 from tests.support.replaying import Gate, again, contents, ended, nothing_is_left, second, start
-from tests.support.scripted_model import ScriptedModel
+from tests.support.scripted_model import ScriptedModel, asked_lines, note
 from tests.support.service import USER, chassis_of, until
 from tests.support.system import Open, System
 
@@ -300,6 +302,54 @@ async def test_a_replay_that_waits_for_another_service_holds_no_live_lane(
         assert (await ended(memstream, replay))["state"] == "SUCCEEDED"
         assert await contents(memstream) == [again(OLD)]
         await goes_on(memstream, pipeline)
+
+
+def lives_in(suffix: str) -> scripted.Behaviour:
+    """What is said is where somebody lives, in one slot."""
+
+    async def answer(body: dict[str, Any]) -> Response:
+        home = {"path": "/home/city.md", "kind": "state"}
+        changes = [note(number, text) | home | {"statement": text + suffix} for number, text in asked_lines(body)]
+        return scripted.completion(json.dumps({"changes": changes}))
+
+    return answer
+
+
+async def test_what_a_live_lane_tells_while_a_replay_waits_is_not_overwritten(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_away, check = False, Access.check
+
+    async def checked(access: Access, pipeline: Pipeline, *, believed: bool = True) -> None:
+        if is_away and pipeline.parent_uid is not None:
+            raise Retry("session.store.authorize: TimeoutError")
+        await check(access, pipeline, believed=believed)
+
+    monkeypatch.setattr(Access, "check", checked)
+    stopped = Swap(monkeypatch, "before")
+    async with opened() as memstream:
+        model.behave(lives_in(""))
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", OLD)
+        await memstream.settled(pipeline)
+        model.behave(lives_in(", as told again"))
+        replay = await start(memstream, pipeline)
+        await until(lambda: stopped.is_reached)
+        is_away = True
+
+        async def is_let_go() -> bool:
+            return not await held(memstream)
+
+        await until(is_let_go)
+        await memstream.say("ana", "s2", "I live in Oslo now")
+        await memstream.settled(pipeline)
+        is_away = False
+        stopped.go_on()
+
+        assert (await ended(memstream, replay))["state"] == "SUCCEEDED"
+        assert "behind" in stopped.outcomes
+        assert await contents(memstream) == [again("I live in Oslo now")]
+        await nothing_is_left(memstream)
 
 
 async def test_what_an_extraction_knew_before_the_live_lane_holds_no_replay_up(
