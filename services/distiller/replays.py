@@ -219,7 +219,7 @@ class Replayer:
                 return
             match swapped.outcome:
                 case "swapped":
-                    await self._actors.swapped(tx, replay, actor, wanted)
+                    await self._actors.swapped(tx, replay, actor, wanted, swapped.made_ago_s)
                 case "behind":
                     await self._catch_up(tx, replay, actor, swapped.ahead)
                 case "erased":
@@ -249,7 +249,7 @@ class Replayer:
         )
         async with self._unit_of_work.begin() as tx:
             if answer.swapped:
-                await self._actors.swapped(tx, replay, actor, _swap_of(replay, pipeline, actor))
+                await self._actors.swapped(tx, replay, actor, _swap_of(replay, pipeline, actor), answer.made_ago_s)
             else:
                 state: ActorState = "gone" if actor.reason == CANCELED else "failed"
                 await self._actors.settle(tx, replay, actor, state, actor.reason)

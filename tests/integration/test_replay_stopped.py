@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from libs.chassis.errors import Retry
 from libs.chassis.unit_of_work import Tx
-from libs.contracts.requests import MemoriesSwapped, SwapMemories
+from libs.contracts.requests import MemoriesSwapped, SwapMemories, SwapWithdrawn, WithdrawSwap
 from services.distiller.access import Access
 from services.distiller.domain import Pipeline
 from services.memory.indexing import Indexing
@@ -302,6 +302,36 @@ async def test_a_replay_that_waits_for_another_service_holds_no_live_lane(
         assert (await ended(memstream, replay))["state"] == "SUCCEEDED"
         assert await contents(memstream) == [again(OLD)]
         await goes_on(memstream, pipeline)
+
+
+async def test_a_swap_that_was_made_long_before_its_answer_comes_is_kept_in_its_place(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repair makes it again before what the live lane has told since."""
+    stopped, answers = Swap(monkeypatch, "after"), asyncio.Event()
+    withdraw = Replays.withdraw
+
+    async def withdrawn(replays: Replays, request: WithdrawSwap) -> SwapWithdrawn:
+        await answers.wait()
+        return await withdraw(replays, request)
+
+    monkeypatch.setattr(Replays, "withdraw", withdrawn)
+    async with opened() as memstream:
+        pipeline = await told(memstream, model)
+        replay = await start(memstream, pipeline)
+        await until(lambda: stopped.is_reached)
+        await memstream.call("DELETE", f"/{replay['name']}")
+        await memstream.say("ana", "s1", "I play chess")
+        await memstream.settled(pipeline)
+        answers.set()
+
+        assert (await ended(memstream, replay))["state"] == "SUCCEEDED"
+        stopped.go_on()
+        kept = await chassis_of(memstream.apps["distiller"]).database.fetch(
+            "select swap_id = batch_id as is_swap from batches where coalesce(swap_id, batch_id) = batch_id"
+            " order by settled_at"
+        )
+        assert [row["is_swap"] for row in kept] == [None, True, None]
 
 
 def lives_in(suffix: str) -> scripted.Behaviour:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.ids import part_of
-from libs.contracts.requests import KnownSession, MemoriesSwapped, SwapMemories, WithdrawSwap
+from libs.contracts.requests import KnownSession, MemoriesSwapped, SwapMemories, SwapWithdrawn, WithdrawSwap
 from services.memory.domain import DREAMER, Entry, first_version, made_current, next_moment, with_version
 from services.memory.indexing import Indexing
 from services.memory.store.access import OpenStore, open_store_for_batch
@@ -58,8 +58,8 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
     source_epoch = await hold_epoch(tx, wanted.session_store_uid, wanted.actor_id)
     writer = Writer("DISTILLER", str(wanted.pipeline_uid), wanted.swap_id)
     slots = await Slots.hold(tx, store, wanted.actor_id, writer, indexing)
-    if await _is_made(tx, wanted):
-        return MemoriesSwapped(outcome="swapped")
+    if (made_ago_s := await _made_ago_s(tx, wanted)) is not None:
+        return MemoriesSwapped(outcome="swapped", made_ago_s=made_ago_s)
     if wanted.shadow_uid not in stores:
         return MemoriesSwapped(outcome="gone")
     # A shadow begins at 0, and is raised with its store and when a swap is withdrawn.
@@ -93,23 +93,26 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
     return MemoriesSwapped(outcome="swapped")
 
 
-async def withdraw(tx: Tx, wanted: WithdrawSwap) -> bool:
-    """Whether the swap was made; if not, it never will be: the shadow is as if its actor had been erased."""
+async def withdraw(tx: Tx, wanted: WithdrawSwap) -> SwapWithdrawn:
+    """A swap that was not made never will be: the shadow is as if its actor had been erased."""
     stores = await _open(tx, wanted)
-    is_made = await _is_made(tx, wanted)
-    if not is_made and wanted.shadow_uid in stores:
+    made_ago_s = await _made_ago_s(tx, wanted)
+    if made_ago_s is not None:
+        return SwapWithdrawn(swapped=True, made_ago_s=made_ago_s)
+    if wanted.shadow_uid in stores:
         await raise_epoch(tx, wanted.shadow_uid, wanted.actor_id)
-    return is_made
+    return SwapWithdrawn(swapped=False)
 
 
-async def _is_made(tx: Tx, wanted: SwapMemories | WithdrawSwap) -> bool:
-    return bool(
-        await tx.fetchval(
-            "select exists (select from batches where store_uid = $1 and batch_id = $2)",
-            wanted.store_uid,
-            wanted.swap_id,
-        )
+async def _made_ago_s(tx: Tx, wanted: SwapMemories | WithdrawSwap) -> float | None:
+    """How long ago the swap was made; None when it was not. A time would be of a clock that the asker has not."""
+    made_ago_s: float | None = await tx.fetchval(
+        "select greatest(0, extract(epoch from now() - created_at))::float8 from batches"
+        " where store_uid = $1 and batch_id = $2",
+        wanted.store_uid,
+        wanted.swap_id,
     )
+    return made_ago_s
 
 
 async def _open(tx: Tx, wanted: SwapMemories | WithdrawSwap) -> dict[UUID, OpenStore]:
