@@ -10,10 +10,12 @@ import pytest
 from starlette.responses import Response
 
 from libs.chassis.errors import Retry
+from libs.chassis.housekeeping import Pass, run_pass
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.requests import MemoriesSwapped, SwapMemories, SwapWithdrawn, WithdrawSwap
 from services.distiller.access import Access
 from services.distiller.domain import Pipeline
+from services.distiller.store.batches import expired
 from services.memory.indexing import Indexing
 from services.memory.replays import Replays
 from services.memory.store.swapping import swap
@@ -332,6 +334,25 @@ async def test_a_swap_that_was_made_long_before_its_answer_comes_is_kept_in_its_
             " order by settled_at"
         )
         assert [row["is_swap"] for row in kept] == [None, True, None]
+
+
+async def test_what_a_long_replay_gathered_is_kept_with_its_swap(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = Swap(monkeypatch, "before")
+    async with opened() as memstream:
+        pipeline = await told(memstream, model)
+        replay = await start(memstream, pipeline)
+        await until(lambda: stopped.is_reached)
+        distiller = chassis_of(memstream.apps["distiller"])
+        await distiller.database.write("update batches set settled_at = settled_at - interval '8 days'")
+
+        await run_pass(distiller.unit_of_work, Pass("expire_batches", expired))
+        stopped.go_on()
+
+        assert (await ended(memstream, replay))["state"] == "SUCCEEDED"
+        kept = await distiller.database.fetch("select swap_id = batch_id as is_swap from batches order by 1")
+        assert [row["is_swap"] for row in kept] == [False, True]
 
 
 def lives_in(suffix: str) -> scripted.Behaviour:
