@@ -5,7 +5,9 @@ tail is distilled, and memory swaps that actor's entries in one transaction: all
 or may be repeated, so that any replica goes on where another died.
 
 What waits for another service is tried again; whatever else goes wrong ends the replay, or the actor's part in it, with
-its reason. No live lane is held for longer than the tries of one swap take.
+its reason. A live lane is held while the tail is distilled, and let go where that fails or waits; then for the tries of
+the swap, some minutes at most (`DELAYS_S`, `SWAP_TIMEOUT_S`, and what other replays take between them); and both once
+more where memory turns out to know more by then.
 """
 
 import asyncio
