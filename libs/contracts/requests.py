@@ -256,6 +256,7 @@ class KnownSession(Message):
     """Up to where a store knows a session."""
 
     session_uid: UUID
+    session_id: str
     position: int
 
 
@@ -263,10 +264,12 @@ class MemoriesSwapped(Message):
     """`erased`: the actor was, since it was replayed; `gone`: the store, or what the replay had gathered.
 
     `behind`: the shadow knows less than the store; `ahead` are sessions that the store knows better, not always all.
+    `made_ago_s`: how long ago a swap was made that was asked for before.
     """
 
     outcome: Literal["swapped", "behind", "erased", "gone"]
     ahead: list[KnownSession] = Field(default_factory=list)
+    made_ago_s: float = 0.0
 
 
 class WithdrawSwap(Message):
@@ -281,9 +284,10 @@ class WithdrawSwap(Message):
 
 
 class SwapWithdrawn(Message):
-    """Whether the swap was made after all, before this was asked."""
+    """Whether the swap was made after all, before this was asked, and then how long ago."""
 
     swapped: bool
+    made_ago_s: float = 0.0
 
 
 class HastenLane(Message):

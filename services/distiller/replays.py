@@ -5,7 +5,9 @@ tail is distilled, and memory swaps that actor's entries in one transaction: all
 or may be repeated, so that any replica goes on where another died.
 
 What waits for another service is tried again; whatever else goes wrong ends the replay, or the actor's part in it, with
-its reason. No live lane is held for longer than the tries of one swap take.
+its reason. A live lane is held while the tail is distilled, and let go where that fails or waits; then for the tries of
+the swap, some minutes at most (`DELAYS_S`, `SWAP_TIMEOUT_S`, and what other replays take between them); and both once
+more where memory turns out to know more by then.
 """
 
 import asyncio
@@ -219,7 +221,7 @@ class Replayer:
                 return
             match swapped.outcome:
                 case "swapped":
-                    await self._actors.swapped(tx, replay, actor, wanted)
+                    await self._actors.swapped(tx, replay, actor, wanted, swapped.made_ago_s)
                 case "behind":
                     await self._catch_up(tx, replay, actor, swapped.ahead)
                 case "erased":
@@ -249,7 +251,7 @@ class Replayer:
         )
         async with self._unit_of_work.begin() as tx:
             if answer.swapped:
-                await self._actors.swapped(tx, replay, actor, _swap_of(replay, pipeline, actor))
+                await self._actors.swapped(tx, replay, actor, _swap_of(replay, pipeline, actor), answer.made_ago_s)
             else:
                 state: ActorState = "gone" if actor.reason == CANCELED else "failed"
                 await self._actors.settle(tx, replay, actor, state, actor.reason)

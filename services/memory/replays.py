@@ -39,7 +39,7 @@ class Replays:
 
     async def withdraw(self, request: WithdrawSwap) -> SwapWithdrawn:
         async with self._unit_of_work.begin() as tx:
-            return SwapWithdrawn(swapped=await withdraw(tx, request))
+            return await withdraw(tx, request)
 
     async def on_replay_ended(self, event: ReplayEnded) -> None:
         async with self._unit_of_work.begin() as tx:

@@ -98,6 +98,64 @@ async def test_a_shadow_that_knows_less_than_its_store_is_not_swapped(
     assert await swap(replays, live, shadow) == "swapped"
 
 
+def works_at(employer: str | None, at: str, session_uid: UUID) -> Change:
+    return said("/job/employer.md", employer, at, evidence=[Evidence(session_uid=session_uid, positions=[1])])
+
+
+async def test_a_shadow_that_never_met_a_session_of_its_store_is_not_swapped(
+    memory: Memory, replays: Replays, live: Distiller
+) -> None:
+    await live.tell(works_at("Northwind", "2026-01-01", SESSION))
+    shadow = await shadowed(replays, live)
+    await shadow.tell(works_at("Northwind, told again", "2026-01-01", SESSION), lines=[1])
+    other = uuid7()
+    await live.tell(works_at("Contoso", "2026-06-01", other), session_id="s2")
+
+    assert await swap(replays, live, shadow) == "behind"
+    assert (await statements(memory)).popitem()[1] == "Contoso"
+    await shadow.tell(works_at("Contoso, told again", "2026-06-01", other), session_id="s2", lines=[1])
+
+    assert await swap(replays, live, shadow) == "swapped"
+    assert (await statements(memory)).popitem()[1] == "Contoso, told again"
+
+
+async def test_a_session_that_the_pipeline_made_nothing_of_holds_no_swap_up(
+    memory: Memory, replays: Replays, live: Distiller
+) -> None:
+    await live.tell(tea(1))
+    await live.tell(session_uid=uuid7(), session_id="s2")
+    await replace(live, pipeline_uid=uuid7()).tell(said(BREW, "Likes a brew"), session_id="s3")
+    shadow = await shadowed(replays, live)
+    await shadow.tell(tea(1, TEA, "Likes tea"))
+
+    assert await swap(replays, live, shadow) == "swapped"
+    assert await statements(memory) == {TEA: "Likes tea", BREW: "Likes a brew"}
+
+
+@pytest.mark.parametrize(
+    ("newer", "at", "left"),
+    [
+        ("Contoso", "2026-06-01", {"Contoso"}),
+        (None, "2026-06-01", set()),
+        ("Contoso", "2025-06-01", {"Northwind, told again"}),
+    ],
+    ids=["said later", "ended later", "said earlier"],
+)
+async def test_what_was_said_later_in_lines_that_the_replay_was_not_given_stays(
+    memory: Memory, replays: Replays, live: Distiller, newer: str | None, at: str, left: set[str]
+) -> None:
+    """As those of a session that is gone: the replay passes through it."""
+    gone = uuid7()
+    await live.tell(works_at("Northwind", "2026-01-01", SESSION))
+    await live.tell(works_at(newer, at, gone), session_id="s2")
+    shadow = await shadowed(replays, live)
+    await shadow.tell(works_at("Northwind, told again", "2026-01-01", SESSION), lines=[1])
+    await shadow.tell(session_uid=gone, session_id="s2")
+
+    assert await swap(replays, live, shadow) == "swapped"
+    assert {*(await statements(memory)).values()} == left
+
+
 async def test_who_was_erased_since_the_shadow_was_made_is_not_swapped(
     memory: Memory, replays: Replays, live: Distiller
 ) -> None:

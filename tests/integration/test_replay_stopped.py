@@ -1,23 +1,27 @@
 """A replay that is called off or cannot go on: all or nothing per actor, nothing held, and its state is true."""
 
 import asyncio
+import json
 from datetime import datetime
 from typing import Any
 
 import asyncpg
 import pytest
+from starlette.responses import Response
 
 from libs.chassis.errors import Retry
+from libs.chassis.housekeeping import Pass, run_pass
 from libs.chassis.unit_of_work import Tx
-from libs.contracts.requests import MemoriesSwapped, SwapMemories
+from libs.contracts.requests import MemoriesSwapped, SwapMemories, SwapWithdrawn, WithdrawSwap
 from services.distiller.access import Access
 from services.distiller.domain import Pipeline
+from services.distiller.store.batches import expired
 from services.memory.indexing import Indexing
 from services.memory.replays import Replays
 from services.memory.store.swapping import swap
 from tests.support import scripted_model as scripted
 from tests.support.replaying import Gate, again, contents, ended, nothing_is_left, second, start
-from tests.support.scripted_model import ScriptedModel
+from tests.support.scripted_model import ScriptedModel, asked_lines, note
 from tests.support.service import USER, chassis_of, until
 from tests.support.system import Open, System
 
@@ -300,6 +304,103 @@ async def test_a_replay_that_waits_for_another_service_holds_no_live_lane(
         assert (await ended(memstream, replay))["state"] == "SUCCEEDED"
         assert await contents(memstream) == [again(OLD)]
         await goes_on(memstream, pipeline)
+
+
+async def test_a_swap_that_was_made_long_before_its_answer_comes_is_kept_in_its_place(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repair makes it again before what the live lane has told since."""
+    stopped, answers = Swap(monkeypatch, "after"), asyncio.Event()
+    withdraw = Replays.withdraw
+
+    async def withdrawn(replays: Replays, request: WithdrawSwap) -> SwapWithdrawn:
+        await answers.wait()
+        return await withdraw(replays, request)
+
+    monkeypatch.setattr(Replays, "withdraw", withdrawn)
+    async with opened() as memstream:
+        pipeline = await told(memstream, model)
+        replay = await start(memstream, pipeline)
+        await until(lambda: stopped.is_reached)
+        await memstream.call("DELETE", f"/{replay['name']}")
+        await memstream.say("ana", "s1", "I play chess")
+        await memstream.settled(pipeline)
+        answers.set()
+
+        assert (await ended(memstream, replay))["state"] == "SUCCEEDED"
+        stopped.go_on()
+        kept = await chassis_of(memstream.apps["distiller"]).database.fetch(
+            "select swap_id = batch_id as is_swap from batches where coalesce(swap_id, batch_id) = batch_id"
+            " order by settled_at"
+        )
+        assert [row["is_swap"] for row in kept] == [None, True, None]
+
+
+async def test_what_a_long_replay_gathered_is_kept_with_its_swap(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = Swap(monkeypatch, "before")
+    async with opened() as memstream:
+        pipeline = await told(memstream, model)
+        replay = await start(memstream, pipeline)
+        await until(lambda: stopped.is_reached)
+        distiller = chassis_of(memstream.apps["distiller"])
+        await distiller.database.write("update batches set settled_at = settled_at - interval '8 days'")
+
+        await run_pass(distiller.unit_of_work, Pass("expire_batches", expired))
+        stopped.go_on()
+
+        assert (await ended(memstream, replay))["state"] == "SUCCEEDED"
+        kept = await distiller.database.fetch("select swap_id = batch_id as is_swap from batches order by 1")
+        assert [row["is_swap"] for row in kept] == [False, True]
+
+
+def lives_in(suffix: str) -> scripted.Behaviour:
+    """What is said is where somebody lives, in one slot."""
+
+    async def answer(body: dict[str, Any]) -> Response:
+        home = {"path": "/home/city.md", "kind": "state"}
+        changes = [note(number, text) | home | {"statement": text + suffix} for number, text in asked_lines(body)]
+        return scripted.completion(json.dumps({"changes": changes}))
+
+    return answer
+
+
+async def test_what_a_live_lane_tells_while_a_replay_waits_is_not_overwritten(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_away, check = False, Access.check
+
+    async def checked(access: Access, pipeline: Pipeline, *, believed: bool = True) -> None:
+        if is_away and pipeline.parent_uid is not None:
+            raise Retry("session.store.authorize: TimeoutError")
+        await check(access, pipeline, believed=believed)
+
+    monkeypatch.setattr(Access, "check", checked)
+    stopped = Swap(monkeypatch, "before")
+    async with opened() as memstream:
+        model.behave(lives_in(""))
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", OLD)
+        await memstream.settled(pipeline)
+        model.behave(lives_in(", as told again"))
+        replay = await start(memstream, pipeline)
+        await until(lambda: stopped.is_reached)
+        is_away = True
+
+        async def is_let_go() -> bool:
+            return not await held(memstream)
+
+        await until(is_let_go)
+        await memstream.say("ana", "s2", "I live in Oslo now")
+        await memstream.settled(pipeline)
+        is_away = False
+        stopped.go_on()
+
+        assert (await ended(memstream, replay))["state"] == "SUCCEEDED"
+        assert "behind" in stopped.outcomes
+        assert await contents(memstream) == [again("I live in Oslo now")]
+        await nothing_is_left(memstream)
 
 
 async def test_what_an_extraction_knew_before_the_live_lane_holds_no_replay_up(

@@ -6,7 +6,7 @@ from itertools import chain, product
 import pytest
 
 from libs.contracts.requests import StoredEntry
-from services.distiller.consolidation.overlap import GROUP_ENTRIES, fingerprint, groups_of
+from services.distiller.consolidation.overlap import GROUP_ENTRIES, REACH, fingerprint, groups_of, looked_at
 from services.memory.domain import Value
 from services.memory.indexing import Indexing
 from services.memory.ranking import FieldWeights
@@ -84,6 +84,36 @@ def test_a_restatement_meets_its_fact_in_a_memory_of_any_size(middles: list[str]
     ]
     assert apart == []
     assert len({*chain(*shown)}) == len([*chain(*shown)]), "each in one group"
+
+
+def test_where_every_entry_has_the_same_words_each_meets_those_beside_it() -> None:
+    same = entry("/tea.md", "Always drinks oolong before going home by tram")
+    names = [f"/{number}.md" for number in range(REACH + 200)]
+    entries = [same.model_copy(update={"entry_id": name, "path": name}) for name in names]
+
+    shown = {*chain(*paths(groups_of(entries)))}
+
+    assert len(shown) > 0.9 * len(entries)
+
+
+@pytest.mark.parametrize("one", [0, 1, 2000, 3998, 3999])
+def test_an_entry_is_compared_with_no_more_than_its_reach_wherever_it_stands(one: int) -> None:
+    everybody = range(4000)
+    rare = sorted({one, 7, 3000})
+
+    seen = dict(looked_at(one, [("rare", rare), *((f"common{n}", everybody) for n in range(7))], reach=1000))
+
+    assert sum(map(len, seen.values())) <= 1000
+    assert seen.pop("rare") == rare
+    assert all(one in near and len(near) >= 142 for near in seen.values())
+
+
+def test_an_entry_without_words_overlaps_nothing() -> None:
+    bare = [entry(f"/{mark}.md", mark) for mark in ("!!!", "👍", "…")]
+    assert not any(each.terms for each in bare)
+    coffee = [entry("/drinks/coffee.md", "Drinks coffee"), entry("/likes/coffee.md", "Drinks coffee black")]
+
+    assert paths(groups_of([*bare, *coffee])) == [["/drinks/coffee.md", "/likes/coffee.md"]]
 
 
 def test_an_entry_too_long_for_a_statement_stands_alone() -> None:

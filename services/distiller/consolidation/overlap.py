@@ -1,14 +1,17 @@
 """Which entries are worth showing to a model: those that share much of what they are found by, and those too long.
 
 Two entries overlap when the terms that they share carry enough of the weight of the shorter one's, rare terms weighing
-more (idf over the actor's entries). Each entry is compared with the `NEAREST` that share the most of its rarest terms,
-of which no more than `REACH` holders are looked at: so nobody is left out, and a crowded memory costs seconds.
+more (idf over the actor's entries). An entry without terms overlaps nothing.
+
+Each entry is compared with the `NEAREST` that share the most of its terms, among the holders of its terms that are
+looked at: no more than `REACH`, so n entries cost at most n times that, which is seconds for the fullest memory.
 """
 
 import hashlib
 import math
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import nlargest
 
 from libs.contracts.limits import STATEMENT_CHARS
@@ -32,6 +35,22 @@ def fingerprint(group: Group) -> str:
     """Names the entries of a group as they are now; another version of one is another group."""
     said = "\n".join(sorted(f"{entry.entry_id} {entry.version}" for entry in group))
     return hashlib.sha256(said.encode()).hexdigest()[:32]
+
+
+def looked_at(
+    one: int, rarest_first: Sequence[tuple[str, Sequence[int]]], reach: int = REACH
+) -> Iterator[tuple[str, Sequence[int]]]:
+    """Of each term of an entry, which of its holders it is compared with: no more than `reach` over all terms.
+
+    All of the rarest while they fit; what is left goes evenly to the other terms, for the holders nearest to the entry,
+    so that wherever an entry stands, those beside it are seen.
+    """
+    for number, (term, known) in enumerate(rarest_first):
+        share = reach if len(known) <= reach else reach // (len(rarest_first) - number)
+        start = max(0, min(bisect_left(known, one) - share // 2, len(known) - share))
+        near = known[start : start + share]
+        reach -= len(near)
+        yield term, near
 
 
 def _overlapping(entries: Sequence[StoredEntry]) -> list[Group]:
@@ -59,14 +78,10 @@ def _pairs(entries: Sequence[StoredEntry]) -> list[tuple[float, int, int]]:
     found = set()
     for one, each in enumerate(terms):
         shared: defaultdict[int, float] = defaultdict(float)
-        reached = 0
-        for term in each:
-            reached += len(holders[term])
-            if shared and reached > REACH:
-                break
-            for other in holders[term]:
+        for term, near in looked_at(one, [(term, holders[term]) for term in each]):
+            for other in near:
                 shared[other] += weight[term]
-        del shared[one]
+        shared.pop(one, None)
         overlaps = ((round(by / min(total[one], total[other]), 9), other) for other, by in shared.items())
         for overlap, other in nlargest(NEAREST, overlaps):
             if overlap >= OVERLAP:

@@ -182,11 +182,16 @@ class _Answer:
 
 
 async def expired(tx: Tx) -> int:
-    """Drops settled batches after 7 days, those of a swap after the swap, and unused questions after one day."""
+    """Drops settled batches after 7 days, those of a swap after the swap, and unused questions after one day.
+
+    What a replay gathers stays while it runs, for its swap to be kept with.
+    """
     return await tx.execute(
         "delete from batches where batch_id in (select batch_id from batches b"
         " where (state = 'settled' and settled_at < now() - interval '7 days'"
-        "  and not exists (select from batches s where s.batch_id = b.swap_id and s.batch_id <> b.batch_id))"
+        "  and not exists (select from batches s where s.batch_id = b.swap_id and s.batch_id <> b.batch_id)"
+        "  and not exists (select from pipelines p where p.pipeline_uid = b.pipeline_uid"
+        "   and p.parent_uid is not null))"
         " or (state in ('asked', 'answered') and created_at < now() - interval '1 day') limit $1)",
         BATCH,
     )

@@ -1,7 +1,8 @@
 """An actor's entries of a shadow store take the place of those that a pipeline wrote, in one transaction.
 
 At every moment a reader finds the one or the other. What anybody else wrote last stays as it is, also where they
-retired a slot; and what rests on lines that the replay was not given stays, since it cannot be told again.
+retired a slot. What rests on lines that the replay was not given is never retired, since it cannot be told again, and
+stays as it is where those were said after what is told.
 """
 
 from dataclasses import replace
@@ -11,7 +12,7 @@ from uuid import UUID
 
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.ids import part_of
-from libs.contracts.requests import KnownSession, MemoriesSwapped, SwapMemories, WithdrawSwap
+from libs.contracts.requests import KnownSession, MemoriesSwapped, SwapMemories, SwapWithdrawn, WithdrawSwap
 from services.memory.domain import DREAMER, Entry, first_version, made_current, next_moment, with_version
 from services.memory.indexing import Indexing
 from services.memory.store.access import OpenStore, open_store_for_batch
@@ -57,8 +58,8 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
     source_epoch = await hold_epoch(tx, wanted.session_store_uid, wanted.actor_id)
     writer = Writer("DISTILLER", str(wanted.pipeline_uid), wanted.swap_id)
     slots = await Slots.hold(tx, store, wanted.actor_id, writer, indexing)
-    if await _is_made(tx, wanted):
-        return MemoriesSwapped(outcome="swapped")
+    if (made_ago_s := await _made_ago_s(tx, wanted)) is not None:
+        return MemoriesSwapped(outcome="swapped", made_ago_s=made_ago_s)
     if wanted.shadow_uid not in stores:
         return MemoriesSwapped(outcome="gone")
     # A shadow begins at 0, and is raised with its store and when a swap is withdrawn.
@@ -71,16 +72,20 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
     mine = (wanted.store_uid, actor, str(wanted.pipeline_uid), await _merged_with_others(tx, wanted))
     ours = await _entries(tx, _OURS, *mine)
     taken = await _taken(tx, *mine)
+    elsewhere = await _last_said_elsewhere(tx, *mine, wanted.shadow_uid)
     slots_of_ours = {slot.path: (slot, last_said) for slot, last_said in ours}
     written = [
-        (_written(wanted, entry, slots_of_ours.get(entry.path), now), entry)
-        for entry, _ in told
-        if entry.path not in taken
+        (_written(wanted, entry, known, now), entry)
+        for entry, last_said in told
+        for known in [slots_of_ours.get(entry.path)]
+        if entry.path not in taken and not _is_older(entry, last_said, known, elsewhere)
     ]
     made = {entry.path for entry, _ in told}
-    retold = await _resting_on_given_lines(tx, *mine, wanted.shadow_uid)
+    retold = {entry_uid for entry_uid, said in elsewhere.items() if said is None}
     retired = [
-        _retired(slot, last_said, now) for slot, last_said in ours if slot.entry_uid in retold and slot.path not in made
+        _retired(slot, last_said, now)
+        for slot, last_said in ours
+        if slot.entry_uid in retold and slot.path not in made and not slot.value.retired
     ]
     await save_all(tx, slots, writer, indexing, [saved for saved, _ in written if isinstance(saved, Saved)] + retired)
     await _inherit(tx, wanted, [(saved.entry if isinstance(saved, Saved) else saved, told) for saved, told in written])
@@ -88,23 +93,26 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
     return MemoriesSwapped(outcome="swapped")
 
 
-async def withdraw(tx: Tx, wanted: WithdrawSwap) -> bool:
-    """Whether the swap was made; if not, it never will be: the shadow is as if its actor had been erased."""
+async def withdraw(tx: Tx, wanted: WithdrawSwap) -> SwapWithdrawn:
+    """A swap that was not made never will be: the shadow is as if its actor had been erased."""
     stores = await _open(tx, wanted)
-    is_made = await _is_made(tx, wanted)
-    if not is_made and wanted.shadow_uid in stores:
+    made_ago_s = await _made_ago_s(tx, wanted)
+    if made_ago_s is not None:
+        return SwapWithdrawn(swapped=True, made_ago_s=made_ago_s)
+    if wanted.shadow_uid in stores:
         await raise_epoch(tx, wanted.shadow_uid, wanted.actor_id)
-    return is_made
+    return SwapWithdrawn(swapped=False)
 
 
-async def _is_made(tx: Tx, wanted: SwapMemories | WithdrawSwap) -> bool:
-    return bool(
-        await tx.fetchval(
-            "select exists (select from batches where store_uid = $1 and batch_id = $2)",
-            wanted.store_uid,
-            wanted.swap_id,
-        )
+async def _made_ago_s(tx: Tx, wanted: SwapMemories | WithdrawSwap) -> float | None:
+    """How long ago the swap was made; None when it was not. A time would be of a clock that the asker has not."""
+    made_ago_s: float | None = await tx.fetchval(
+        "select greatest(0, extract(epoch from now() - created_at))::float8 from batches"
+        " where store_uid = $1 and batch_id = $2",
+        wanted.store_uid,
+        wanted.swap_id,
     )
+    return made_ago_s
 
 
 async def _open(tx: Tx, wanted: SwapMemories | WithdrawSwap) -> dict[UUID, OpenStore]:
@@ -118,15 +126,24 @@ async def _open(tx: Tx, wanted: SwapMemories | WithdrawSwap) -> dict[UUID, OpenS
 
 
 async def _ahead(tx: Tx, wanted: SwapMemories) -> list[KnownSession]:
-    """Sessions that the store knows better than the shadow does, some at least."""
+    """Sessions that the store knows better than the shadow does, some at least.
+
+    One that the shadow has never met is ahead where the pipeline has written something that rests on it.
+    """
     rows = await tx.fetch(
-        "select s.session_uid, p.position from progress s join progress p on p.store_uid = $1"
-        " and p.session_store_uid = $4 and p.session_uid = s.session_uid and p.position > s.position"
-        " where s.store_uid = $2 and s.session_store_uid = $4 and s.actor_id = $3 limit $5",
+        "select p.session_uid, p.session_id, p.position from progress p left join progress s on s.store_uid = $2"
+        " and s.session_store_uid = p.session_store_uid and s.session_uid = p.session_uid"
+        " where p.store_uid = $1 and p.actor_id = $3 and p.session_store_uid = $4 and (p.position > s.position"
+        "  or s.position is null and p.session_uid in (select x.session_uid from version_evidence x"
+        "   join entry_versions w on w.store_uid = x.store_uid and w.actor_id = x.actor_id"
+        "   and w.entry_uid = x.entry_uid and w.version = x.version"
+        "   where x.store_uid = $1 and x.actor_id = $3 and x.session_store_uid = $4"
+        "   and w.writer_type = 'DISTILLER' and w.writer = $5)) limit $6",
         wanted.store_uid,
         wanted.shadow_uid,
         wanted.actor_id,
         wanted.session_store_uid,
+        str(wanted.pipeline_uid),
         AHEAD,
     )
     return [KnownSession(**row) for row in rows]
@@ -171,17 +188,27 @@ async def _taken(tx: Tx, *mine: Any) -> set[str]:
     return {row["path"] for row in rows}
 
 
-async def _resting_on_given_lines(tx: Tx, *mine_and_shadow: Any) -> set[UUID]:
-    """The pipeline's entries all of whose lines the replay was given."""
+async def _last_said_elsewhere(tx: Tx, *mine_and_shadow: Any) -> dict[UUID, datetime | None]:
+    """Of the pipeline's entries that rest on lines, when the last was said that the replay was not given; None where it
+    was given all."""
     rows = await tx.fetch(
-        "select e.entry_uid from entries e where e.store_uid = $1 and e.actor_id = $2 and not e.retired"
-        f" and e.session_id is null and {_OURS} and exists (select from {_RESTS_ON})"
-        f" and not exists (select from (select x.* from {_RESTS_ON}) x cross join unnest(x.positions) rests (line)"
+        f"select e.entry_uid, (select max(x.said_at) from (select x.* from {_RESTS_ON}) x"
+        "  cross join unnest(x.positions) rests (line)"
         "  where not exists (select from shadow_lines l where l.store_uid = $5 and l.actor_id = $2"
-        "   and l.session_uid = x.session_uid and l.position = rests.line offset 0))",
+        "   and l.session_uid = x.session_uid and l.position = rests.line offset 0)) as said_at"
+        " from entries e where e.store_uid = $1 and e.actor_id = $2 and e.session_id is null"
+        f" and {_OURS} and exists (select from {_RESTS_ON})",
         *mine_and_shadow,
     )
-    return {row["entry_uid"] for row in rows}
+    return {row["entry_uid"]: row["said_at"] for row in rows}
+
+
+def _is_older(told: Entry, last_said: datetime, known: Told | None, elsewhere: dict[UUID, datetime | None]) -> bool:
+    """Whether the slot says something else, and rests on a line that the replay was not given and that came later."""
+    if known is None or known[0].value == told.value:
+        return False
+    said = elsewhere.get(known[0].entry_uid)
+    return said is not None and said > last_said
 
 
 def _written(wanted: SwapMemories, told: Entry, known: Told | None, now: datetime) -> Saved | Entry:

@@ -151,28 +151,34 @@ class ReplayActors:
             swap_id,
         )
 
-    async def swapped(self, tx: Tx, replay: Replay, actor: AtWork, swap: SwapMemories) -> None:
-        """Memory has swapped; like every batch, the swap and what it was made of are kept for a repair."""
+    async def swapped(self, tx: Tx, replay: Replay, actor: AtWork, swap: SwapMemories, made_ago_s: float) -> None:
+        """Memory has swapped; like every batch, the swap and what it was made of are kept for a repair.
+
+        Settled when it was made: a live lane that goes on before the answer comes has built on it.
+        """
         if not await self.move(tx, replay, actor, "swapped"):
             return
         await tx.execute(
-            "update batches set pipeline_uid = $1, memory_store_uid = $4, swap_id = $5, settled_at = now()"
+            "update batches set pipeline_uid = $1, memory_store_uid = $4, swap_id = $5,"
+            " settled_at = now() - make_interval(secs => $6)"
             " where pipeline_uid = $2 and actor_id = $3 and state = 'settled'",
             replay.pipeline_uid,
             replay.hidden_uid,
             actor.actor_id,
             replay.into_store_uid,
             swap.swap_id,
+            made_ago_s,
         )
         await tx.execute(
             "insert into batches (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token, event,"
-            " ranges, settled_at, swap_id) values ($1, $2, $3, $4, 'settled', 0, $5, '[]', now(), $1)"
-            " on conflict do nothing",
+            " ranges, settled_at, swap_id) values ($1, $2, $3, $4, 'settled', 0, $5, '[]',"
+            " now() - make_interval(secs => $6), $1) on conflict do nothing",
             swap.swap_id,
             replay.pipeline_uid,
             actor.actor_id,
             replay.into_store_uid,
             swap.model_dump_json(),
+            made_ago_s,
         )
         await let_go(tx, replay.replay_uid, actor.actor_id)
         await drop_lanes(tx, replay.hidden_uid, [actor.actor_id])

@@ -39,15 +39,20 @@ async def aim(tx: Tx, replay: Replay, actor_id: str) -> None:
 
 
 async def aim_at(tx: Tx, replay: Replay, actor_id: str, known: Sequence[KnownSession]) -> None:
-    """So do the positions up to which memory knows these sessions."""
+    """So do the positions up to which memory knows these sessions; it passes through one that is gone meanwhile."""
     await tx.execute(
-        "update lane_sessions s set known_position = greatest(s.known_position, p.position),"
-        " goal_position = greatest(s.goal_position, p.position)"
-        " from unnest($3::uuid[], $4::bigint[]) p (session_uid, position)"
-        " where s.pipeline_uid = $1 and s.actor_id = $2 and s.session_uid = p.session_uid",
+        "insert into lane_sessions as s"
+        " (pipeline_uid, actor_id, session_uid, session_id, known_position, goal_position)"
+        " select l.pipeline_uid, l.actor_id, p.session_uid, p.session_id, p.position, p.position"
+        " from unnest($3::uuid[], $4::text[], $5::bigint[]) p (session_uid, session_id, position)"
+        " join lanes l on l.pipeline_uid = $1 and l.actor_id = $2 order by p.session_uid"
+        " on conflict (pipeline_uid, actor_id, session_uid) do update set"
+        "  known_position = greatest(s.known_position, excluded.known_position),"
+        "  goal_position = greatest(s.goal_position, excluded.goal_position)",
         replay.hidden_uid,
         actor_id,
         [each.session_uid for each in known],
+        [each.session_id for each in known],
         [each.position for each in known],
     )
 
