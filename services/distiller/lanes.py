@@ -100,6 +100,7 @@ class LaneWorkers:
         if room <= 0:
             return False
         candidates = await self._lanes.due(settings.lanes_per_turn, room, full)
+        started = 0
         turns: Counter[int] = Counter()
         chosen: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
         for pipeline_uid, actor_id, workspace_id, token in candidates:
@@ -111,7 +112,11 @@ class LaneWorkers:
         for pipeline_uid, tokens in chosen.items():
             for lease in await self._lanes.lease(pipeline_uid, tokens, settings.lease_s):
                 self._start(lease)
-        return any(turn >= settings.lanes_per_turn for turn in turns.values())
+                started += 1
+        # Who was cut off comes when a lane ends, or at once where some that were shown left their room.
+        is_cut_off = len(candidates) >= room
+        self._is_held_back |= is_cut_off
+        return (is_cut_off and started < room) or any(turn >= settings.lanes_per_turn for turn in turns.values())
 
     def _start(self, lease: Lease) -> None:
         workspace_id = lease.pipeline.workspace_id
