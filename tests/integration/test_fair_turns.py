@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from services.distiller.distil import Distiller
-from services.distiller.domain import Lease
+from services.distiller.domain import Lease, Pipeline
 from services.distiller.lanes import LaneWorkers
 from services.distiller.metrics import Metrics
 from services.distiller.settings import DistillerSettings
@@ -91,3 +91,27 @@ async def test_of_however_many_workspaces_all_are_served_without_a_look_at_the_t
 
     async with at_work(store, recorded, poll_interval_s=3600):
         await until(lambda: len(recorded.turns) == workspaces * len(actors))
+
+
+async def test_two_workspaces_whose_model_is_slow_leave_room_for_a_third_and_one_alone_has_all_that_it_may(
+    store: DistillerStore,
+) -> None:
+    first, second, third = [await store.pipeline(workspace_id=number) for number in (1, 2, 3)]
+    distilling: list[int] = []
+
+    class Slow:
+        async def distil(self, lease: Lease) -> bool:
+            distilling.append(lease.pipeline.workspace_id)
+            return await asyncio.Future()
+
+    async def mark(pipeline: Pipeline) -> None:
+        await store.lanes.mark([store.mark(pipeline, f"a{actor}", 1) for actor in range(20)])
+        workers.due_in(0)
+
+    async with at_work(store, Slow(), poll_interval_s=3600) as workers:
+        await mark(first)
+        await until(lambda: Counter(distilling) == {1: 8})
+        await mark(second)
+        await until(lambda: Counter(distilling) == {1: 8, 2: 4})
+        await mark(third)
+        await until(lambda: Counter(distilling) == {1: 8, 2: 4, 3: 1})
