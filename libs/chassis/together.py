@@ -85,6 +85,8 @@ class Together(Generic[AskT, AnswerT]):
     async def _settle(self, taken: Sequence[tuple[AskT, asyncio.Future[AnswerT]]]) -> None:
         try:
             answers = await self._answer_all([ask for ask, _ in taken])
+            if not answers:
+                raise RuntimeError("no answer")
         except asyncio.CancelledError:
             for _, future in taken:
                 future.cancel()

@@ -131,6 +131,18 @@ async def test_what_is_left_out_is_asked_alone() -> None:
     assert work.goes == [[0, 1, 2, 3, 4], [2], [3], [4]]
 
 
+async def test_who_gets_no_answer_even_alone_hears_of_it() -> None:
+    work = Work()
+    work.most = 0
+    together = Together(work.double, at_once=100)
+
+    async with asyncio.timeout(10):
+        answers = await asyncio.gather(*(together.ask(number) for number in (1, 2)), return_exceptions=True)
+
+    assert [type(answer) for answer in answers] == [RuntimeError, RuntimeError]
+    assert work.goes == [[1, 2], [1], [2]]
+
+
 async def test_who_is_asked_alone_delays_nobody() -> None:
     gate = asyncio.Event()
 
