@@ -144,9 +144,14 @@ class Bus:
     async def ask(self, request: Message, answer: type[AnswerT], *, timeout_s: float = 2.0) -> AnswerT:
         """Asks another service. Raises `Retry` when nobody answers in time or cannot now, `Reject` if never.
 
-        What is asked at once travels together.
+        What is asked at once travels together; the wait for those before it counts.
         """
-        reply = await self._questions.ask(_Question(request.subject, request.model_dump_json(), timeout_s))
+        question = _Question(request.subject, request.model_dump_json(), timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                reply = await self._questions.ask(question)
+        except TimeoutError as error:
+            raise Retry(f"{request.subject}: TimeoutError") from error
         try:
             # First: an answer whose fields all have defaults would take a refusal for an empty answer.
             refused = Refused.model_validate_json(reply)

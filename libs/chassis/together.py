@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
-from libs.chassis.errors import ApiError
+from libs.chassis.errors import ApiError, Retry
 
 AskT = TypeVar("AskT")
 AnswerT = TypeVar("AnswerT")
@@ -21,7 +21,8 @@ class Together(Generic[AskT, AnswerT]):
     After a go there is a pause of `pause_s`, so that where much comes the next one has more to do; who comes alone goes
     at once.
 
-    An `ApiError`, which is the database's, is everybody's; after any other each is asked alone.
+    An `ApiError` or a `Retry`, which say that the database or the broker is away, is everybody's; after any other each is
+    asked alone.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Together(Generic[AskT, AnswerT]):
                 future.cancel()
             raise
         except Exception as failed:
-            if len(taken) == 1 or isinstance(failed, ApiError):
+            if len(taken) == 1 or isinstance(failed, (ApiError, Retry)):
                 for _, future in taken:
                     if not future.done():
                         future.set_exception(failed)

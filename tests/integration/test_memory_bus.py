@@ -19,10 +19,12 @@ from libs.contracts.requests import (
     ApplyBatch,
     AuthorizeMemoryStore,
     BatchApplied,
+    ChangedSessions,
     Line,
     ReadTranscript,
     Related,
     RelatedEntries,
+    SessionsChanged,
     StoreAuthorization,
     Transcript,
 )
@@ -135,6 +137,32 @@ async def test_questions_that_are_asked_at_once_travel_together_and_each_has_its
     assert at_once == 1
     assert [type(answer) for answer in mixed] == [Transcript, Retry, Transcript]
     assert [answer.lines[0].position for answer in heavy] == [1, 2, 3]
+
+
+async def test_where_nobody_answers_whoever_asks_hears_of_it_within_the_time_that_he_gave_and_is_not_asked_again(
+    memory: Memory,
+) -> None:
+    bus = chassis_of(memory.app).bus
+    travelled: list[bytes] = []
+
+    async def hear(message: Msg) -> None:
+        travelled.append(message.data)
+
+    assert bus._client is not None
+    await bus._client.subscribe(SessionsChanged.subject, cb=hear)
+    request = SessionsChanged(store_uid=uuid7(), since=moment("2026-01-01"))
+
+    few = await asyncio.gather(
+        *(bus.ask(request, ChangedSessions, timeout_s=0.5) for _ in range(3)), return_exceptions=True
+    )
+    for_few = len(travelled)
+    async with asyncio.timeout(4):
+        many = await asyncio.gather(
+            *(bus.ask(request, ChangedSessions, timeout_s=2) for _ in range(500)), return_exceptions=True
+        )
+
+    assert [type(answer) for answer in [*few, *many]] == [Retry] * 503
+    assert for_few == 1
 
 
 async def test_evidence_says_whether_its_lines_can_still_be_read(memory: Memory, nats: NatsServer) -> None:
