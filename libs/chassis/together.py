@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
-from libs.chassis.errors import ApiError, Retry
+from libs.chassis.errors import ApiError, Contended, Retry
 
 AskT = TypeVar("AskT")
 AnswerT = TypeVar("AnswerT")
@@ -21,8 +21,8 @@ class Together(Generic[AskT, AnswerT]):
     After a go there is a pause of `pause_s`, so that where much comes the next one has more to do; who comes alone goes
     at once.
 
-    An `ApiError` or a `Retry`, which say that the database or the broker is away, is everybody's; after any other each is
-    asked alone.
+    An `ApiError` or a `Retry`, which say that the database or the broker is away, is everybody's; after any other, and
+    where some were in the way of others (`Contended`), each is asked alone.
     """
 
     def __init__(
@@ -93,7 +93,8 @@ class Together(Generic[AskT, AnswerT]):
                 future.cancel()
             raise
         except Exception as failed:
-            if len(taken) == 1 or isinstance(failed, (ApiError, Retry)):
+            is_everybodys = isinstance(failed, (ApiError, Retry)) and not isinstance(failed, Contended)
+            if len(taken) == 1 or is_everybodys:
                 for _, future in taken:
                     if not future.done():
                         future.set_exception(failed)

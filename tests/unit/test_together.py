@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from libs.chassis.errors import Unavailable
+from libs.chassis.errors import Contended, Unavailable
 from libs.chassis.together import Together
 
 
@@ -102,6 +102,16 @@ async def test_where_more_comes_than_goes_at_once_as_many_are_under_way_as_may_b
 async def test_a_bad_one_is_alone_with_its_fate() -> None:
     work = Work()
     work.bad = {2}
+    together = Together(work.double, at_once=100)
+
+    answers = await asyncio.gather(*(together.ask(number) for number in (1, 2, 3)), return_exceptions=True)
+
+    assert answers == [2, work.failure, 6]
+
+
+async def test_those_whom_a_deadlock_undid_are_asked_alone() -> None:
+    work = Work()
+    work.bad, work.failure = {2}, Contended()
     together = Together(work.double, at_once=100)
 
     answers = await asyncio.gather(*(together.ask(number) for number in (1, 2, 3)), return_exceptions=True)
