@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, TypeVar
 from urllib.parse import urlparse
+from uuid import UUID
 
 import msgspec
 from faststream import AckPolicy
@@ -65,7 +66,8 @@ class BusHealth:
 @dataclass(frozen=True, slots=True)
 class _Question:
     subject: str
-    body: str
+    store_uid: UUID | None
+    body: bytes
     timeout_s: float
 
 
@@ -79,7 +81,8 @@ class Bus:
         self._questions = Together(
             self._ask,
             at_once=QUESTIONS_AT_ONCE,
-            alike=lambda each: (each.subject, each.timeout_s),
+            # One store's long answers delay no other's.
+            alike=lambda each: (each.subject, each.store_uid, each.timeout_s),
             under_way=REQUEST_WORKERS,
         )
         self.health = BusHealth()
@@ -129,12 +132,17 @@ class Bus:
     def answer(self, request: type[RequestT], handler: Callable[[RequestT], Awaitable[Message]]) -> None:
         """Answers a question; one replica of the service does. Of questions that came together, each has its answer."""
         subject = request.subject
+        limit = asyncio.Semaphore(REQUEST_WORKERS)  # however many came together
+
+        async def answer_one(asked: RequestT) -> Message:
+            async with limit:
+                return await handler(asked)
 
         async def answered(asked: Any) -> bytes:
             if not isinstance(asked, list):
-                return (await handler(asked)).model_dump_json().encode()
-            answers = await asyncio.gather(*(refusing(subject, handler(each)) for each in asked))
-            return _joined([answer.model_dump_json() for answer in answers])
+                return (await answer_one(asked)).model_dump_json().encode()
+            answers = await asyncio.gather(*(refusing(subject, answer_one(each)) for each in asked))
+            return _joined(_fitting([answer.model_dump_json().encode() for answer in answers]))
 
         # For the check of what arrives, and the AsyncAPI document.
         answered.__annotations__["asked"] = request | list[request]  # type: ignore[valid-type]
@@ -144,9 +152,16 @@ class Bus:
     async def ask(self, request: Message, answer: type[AnswerT], *, timeout_s: float = 2.0) -> AnswerT:
         """Asks another service. Raises `Retry` when nobody answers in time or cannot now, `Reject` if never.
 
-        What is asked at once travels together.
+        What is asked at once travels together; the wait for those before it counts.
         """
-        reply = await self._questions.ask(_Question(request.subject, request.model_dump_json(), timeout_s))
+        question = _Question(
+            request.subject, getattr(request, "store_uid", None), request.model_dump_json().encode(), timeout_s
+        )
+        try:
+            async with asyncio.timeout(timeout_s):
+                reply = await self._questions.ask(question)
+        except TimeoutError as error:
+            raise Retry(f"{request.subject}: TimeoutError") from error
         try:
             # First: an answer whose fields all have defaults would take a refusal for an empty answer.
             refused = Refused.model_validate_json(reply)
@@ -158,10 +173,11 @@ class Bus:
         subject = questions[0].subject
         if self._client is None or not self._client.is_connected:
             raise Retry(f"{subject}: NATS is away")
-        is_alone = len(questions) == 1
-        body = questions[0].body if is_alone else f"[{','.join(question.body for question in questions)}]"
+        bodies = _fitting([question.body for question in questions])
+        is_alone = len(bodies) == 1
+        body = bodies[0] if is_alone else _joined(bodies)
         try:
-            reply = await self._client.request(subject, body.encode(), timeout=questions[0].timeout_s)
+            reply = await self._client.request(subject, body, timeout=questions[0].timeout_s)
         except (NatsError, TimeoutError) as error:
             raise Retry(f"{subject}: {type(error).__name__}") from error
         return [reply.data] if is_alone else [bytes(each) for each in _ANSWERS.decode(reply.data)]
@@ -254,11 +270,14 @@ class Bus:
         return missing
 
 
-def _joined(answers: Sequence[str]) -> bytes:
-    """As many as fit in a reply, and at least one; the others are asked for again."""
-    sizes = accumulate(len(answer.encode()) + 1 for answer in answers)
-    fitting = sum(size < REPLY_BYTES for size in sizes)
-    return f"[{','.join(answers[: max(1, fitting)])}]".encode()
+def _fitting(parts: Sequence[bytes]) -> Sequence[bytes]:
+    """As many as fit in a message, and at least one; the others travel alone."""
+    sizes = accumulate(len(part) + 1 for part in parts)
+    return parts[: max(1, sum(size < REPLY_BYTES for size in sizes))]
+
+
+def _joined(parts: Sequence[bytes]) -> bytes:
+    return b"[" + b",".join(parts) + b"]"
 
 
 def _end_if_asked() -> None:

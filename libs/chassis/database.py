@@ -12,7 +12,7 @@ from typing import Any
 
 import asyncpg
 
-from libs.chassis.errors import ApiError, OutcomeUnknown, Unavailable
+from libs.chassis.errors import ApiError, Contended, OutcomeUnknown, Unavailable
 from libs.chassis.pool import Connection, Pool
 
 LOST = (
@@ -27,12 +27,11 @@ LOST = (
     TimeoutError,
 )
 
-# Nothing was written: a failover left the client with a server that became read-only, or a deadlock was resolved.
+# Nothing was written: a failover left the client with a server that became read-only, or it has no room.
 REFUSED = (
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.TooManyConnectionsError,
     asyncpg.CannotConnectNowError,
-    asyncpg.TransactionRollbackError,
     asyncpg.InsufficientResourcesError,
 )
 
@@ -73,6 +72,9 @@ class Database:
         try:
             rows = await connection.fetch(sql, *args)
             is_broken = False
+        except asyncpg.TransactionRollbackError as conflict:
+            is_broken = False
+            raise Contended from conflict
         except REFUSED as refused:
             raise Unavailable from refused
         except LOST as lost:
@@ -129,6 +131,8 @@ class Database:
                     raise
                 committing = True
                 await transaction.commit()
+            except asyncpg.TransactionRollbackError as conflict:
+                raise Contended from conflict
             except REFUSED as refused:
                 raise Unavailable from refused
             except LOST as lost:

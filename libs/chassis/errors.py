@@ -99,6 +99,10 @@ class Unavailable(ApiError):
         super().__init__(message, retry_after_s=1)
 
 
+class Contended(Unavailable):
+    """The database ended a deadlock or a conflict by refusing this, of which less may well succeed."""
+
+
 class OutcomeUnknown(ApiError):
     """The connection was lost after the statement was sent. With an Idempotency-Key this becomes `Unavailable`."""
 

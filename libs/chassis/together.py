@@ -1,27 +1,28 @@
 """Work that is asked for at once is done in one go, as a database groups its commits.
 
 Whoever comes while as much as may be is under way waits for the next go, so a go is the larger the more there is to do.
-Nobody's failure is another's: what cannot be done in one go is done one by one.
+Nobody's failure is another's: what cannot be done in one go is done one by one, while others go on.
 """
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
+from typing import Any, Generic, TypeVar
 
-from libs.chassis.errors import ApiError
+from libs.chassis.errors import ApiError, Contended, Retry
 
 AskT = TypeVar("AskT")
 AnswerT = TypeVar("AnswerT")
 
 
 class Together(Generic[AskT, AnswerT]):
-    """`answer_all` answers up to `at_once` that are `alike`, in their order; what it leaves out at the end comes again.
+    """`answer_all` answers up to `at_once` that are `alike`, in their order; whom it leaves out at the end is asked alone.
 
     After a go there is a pause of `pause_s`, so that where much comes the next one has more to do; who comes alone goes
     at once.
 
-    An `ApiError`, which is the database's, is everybody's; after any other each is asked alone.
+    An `ApiError` or a `Retry`, which say that the database or the broker is away, is everybody's; after any other, and
+    where some were in the way of others (`Contended`), each is asked alone.
     """
 
     def __init__(
@@ -48,13 +49,21 @@ class Together(Generic[AskT, AnswerT]):
         waiting = self._waiting[kind]
         future: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
         waiting.append((ask, future))
-        if len(waiting) == 1 and self._going[kind] < self._under_way:
-            self._going[kind] += 1
-            # Of nobody who asks, for who asks may be cancelled; it begins when this turn of the loop has ended.
-            task = asyncio.create_task(self._go(kind))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        if len(waiting) == 1:
+            self._begin(kind)
         return await future
+
+    def _begin(self, kind: Hashable) -> None:
+        """One more go, if there may be one; it begins when this turn of the loop has ended."""
+        if self._going[kind] < self._under_way:
+            self._going[kind] += 1
+            self._spawn(self._go(kind))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """A task of nobody who asks, for who asks may be cancelled."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _go(self, kind: Hashable) -> None:
         waiting = self._waiting[kind]
@@ -62,7 +71,10 @@ class Together(Generic[AskT, AnswerT]):
             while waiting:
                 taken = [each for each in waiting[: self._at_once] if not each[1].done()]
                 del waiting[: self._at_once]
-                waiting[:0] = taken[await self._settle(taken) :]
+                if waiting:
+                    self._begin(kind)
+                if taken:
+                    await self._settle(taken)
                 await asyncio.sleep(self._pause_s)
         finally:
             self._going[kind] -= 1
@@ -71,23 +83,25 @@ class Together(Generic[AskT, AnswerT]):
                 for _, future in self._waiting.pop(kind):
                     future.cancel()  # only where the go was cancelled: nobody waits for what never comes
 
-    async def _settle(self, taken: Sequence[tuple[AskT, asyncio.Future[AnswerT]]]) -> int:
-        """How many of them have heard."""
+    async def _settle(self, taken: Sequence[tuple[AskT, asyncio.Future[AnswerT]]]) -> None:
         try:
-            answers = await self._answer_all([ask for ask, _ in taken]) if taken else ()
+            answers = await self._answer_all([ask for ask, _ in taken])
+            if not answers:
+                raise RuntimeError("no answer")
         except asyncio.CancelledError:
             for _, future in taken:
                 future.cancel()
             raise
         except Exception as failed:
-            if len(taken) > 1 and not isinstance(failed, ApiError):
-                await asyncio.gather(*(self._settle([each]) for each in taken))
-            else:
+            is_everybodys = isinstance(failed, (ApiError, Retry)) and not isinstance(failed, Contended)
+            if len(taken) == 1 or is_everybodys:
                 for _, future in taken:
                     if not future.done():
                         future.set_exception(failed)
-            return len(taken)
+                return
+            answers = ()
         for (_, future), answer in zip(taken, answers, strict=False):
             if not future.done():
                 future.set_result(answer)
-        return len(answers)
+        for each in taken[len(answers) :]:
+            self._spawn(self._settle([each]))  # the next go does not wait for them

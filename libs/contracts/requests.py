@@ -199,6 +199,10 @@ class ApplyBatch(Message):
 
     batch: MemoriesDistilled
 
+    @property
+    def store_uid(self) -> UUID:
+        return self.batch.store_uid
+
 
 class BatchApplied(Message):
     outcomes: list[AppliedChange]

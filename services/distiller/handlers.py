@@ -79,7 +79,7 @@ class Handlers:
         A rewrite that comes too late has lost nothing: the entries are as they were.
         """
         async with self._unit_of_work.begin() as tx:
-            batch = await self._batches.settle_in(tx, event.batch_id, outcomes, changed)
+            batch = await self._batches.settle_in(tx, event.store_uid, event.batch_id, outcomes, changed)
             if batch is None:
                 return
             distilled = MemoriesDistilled.model_validate_json(batch.event)

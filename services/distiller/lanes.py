@@ -1,7 +1,8 @@
 """The lane workers of a process: they take due lanes by turns, keep their leases, and decide what a failure means.
 
-A process works on at most `lanes_per_process` lanes and `lanes_per_workspace` of one workspace at once. Nothing polls a
-lane that is not due: a mark says when the next one is, and a slow look at the table finds what other replicas marked.
+A process works on at most `lanes_per_process` lanes and `lanes_per_workspace` of one workspace at once; its last quarter
+is for workspaces that have none at work. Nothing polls a lane that is not due: a mark says when the next one is, and a
+slow look at the table finds what other replicas marked.
 """
 
 import asyncio
@@ -95,15 +96,16 @@ class LaneWorkers:
         """Starts work on due lanes; True when there may be more right now."""
         settings = self._settings
         room = settings.lanes_per_process - len(self._tasks)
-        full = [workspace for workspace, busy in self._busy.items() if busy >= settings.lanes_per_workspace]
+        turns: Counter[int] = Counter()
+        full = [workspace_id for workspace_id in self._busy if not self._may_take(workspace_id, turns)]
         self._is_held_back = room <= 0 or bool(full)
         if room <= 0:
             return False
         candidates = await self._lanes.due(settings.lanes_per_turn, room, full)
-        turns: Counter[int] = Counter()
+        started = 0
         chosen: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
         for pipeline_uid, actor_id, workspace_id, token in candidates:
-            if self._busy[workspace_id] + turns[workspace_id] >= settings.lanes_per_workspace:
+            if not self._may_take(workspace_id, turns):
                 self._is_held_back = True
                 continue
             turns[workspace_id] += 1
@@ -111,7 +113,18 @@ class LaneWorkers:
         for pipeline_uid, tokens in chosen.items():
             for lease in await self._lanes.lease(pipeline_uid, tokens, settings.lease_s):
                 self._start(lease)
-        return any(turn >= settings.lanes_per_turn for turn in turns.values())
+                started += 1
+        # Who was cut off comes when a lane ends, or at once where some that were shown left their room.
+        is_cut_off = len(candidates) >= room
+        self._is_held_back |= is_cut_off
+        return (is_cut_off and started < room) or any(turn >= settings.lanes_per_turn for turn in turns.values())
+
+    def _may_take(self, workspace_id: int, turns: Counter[int]) -> bool:
+        """Whether a workspace may have one more lane at work, `turns` being those that are about to be."""
+        settings = self._settings
+        busy = self._busy[workspace_id] + turns[workspace_id]
+        shared = settings.lanes_per_process - settings.lanes_per_process // 4
+        return busy == 0 or (busy < settings.lanes_per_workspace and len(self._tasks) + turns.total() < shared)
 
     def _start(self, lease: Lease) -> None:
         workspace_id = lease.pipeline.workspace_id

@@ -1,7 +1,7 @@
 """Lanes: what is due, who may work on it, and what a late or repeated word changes."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -17,6 +17,7 @@ from services.distiller.store import Batches, Lanes
 from services.distiller.store.lanes import purge_gone_stores
 from tests.support.distiller import DistillerStore, distiller_store
 from tests.support.servers import PostgresServer
+from tests.support.service import until
 
 
 @pytest.fixture
@@ -277,7 +278,7 @@ async def test_lines_in_conflict_are_asked_again_three_times_and_no_more(store: 
         await hand_over(store, pipeline, await leased(store), 3)
         batch = await pending(store, pipeline, "ana")
         async with store.unit_of_work.begin() as tx:
-            assert await store.batches.settle_in(tx, batch, "[]", changed=1)
+            assert await store.batches.settle_in(tx, pipeline.memory_store_uid, batch, "[]", changed=1)
             asked.append(await store.lanes.ask_again(tx, pipeline.pipeline_uid, "ana", session, [2], 3))
 
     assert asked == [True, True, True, False]
@@ -384,6 +385,47 @@ async def test_of_lanes_that_are_handed_over_at_once_only_the_lost_one_fails(sto
         ("bo", "due", 2),
         ("cy", "settled", 0),
     ]
+
+
+async def emitted(store: DistillerStore, of: Pipeline, actors: Sequence[str]) -> None:
+    """A batch of each actor on its way."""
+    await store.lanes.mark([store.mark(of, actor, 2) for actor in actors])
+    tokens = {actor: token for _, actor, _, token in await store.lanes.due(10, 10, ())}
+    for lease in await store.lanes.lease(of.pipeline_uid, tokens, 30):
+        await hand_over(store, of, lease, 2)
+
+
+async def one_waits_for_a_lock(store: DistillerStore) -> bool:
+    waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+    return bool(await store.database.fetchval(waiting))
+
+
+async def test_an_answer_does_not_deadlock_with_an_erasure(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await emitted(store, pipeline, ["ana"])
+
+    async with store.unit_of_work.begin() as tx:
+        await tx.execute("select from lanes where actor_id = 'ana' for no key update")
+        answer = asyncio.ensure_future(settle(store, pipeline, "ana"))
+        await until(lambda: one_waits_for_a_lock(store))
+        erased = await store.batches.forget_actor(tx, pipeline.memory_store_uid, "ana")
+    await answer
+
+    assert erased == 1
+    assert await store.database.fetchval("select count(*) from lanes where pending_batch is null") == 1
+
+
+async def test_only_the_store_that_a_batch_went_to_can_answer_it(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await emitted(store, pipeline, ["ana"])
+    batch = await pending(store, pipeline, "ana")
+
+    await store.batches.settle(uuid7(), batch, "[]", changed=1)
+    async with store.unit_of_work.begin() as tx:
+        assert await store.batches.settle_in(tx, uuid7(), batch, "[]", changed=1) is None
+
+    assert await pending(store, pipeline, "ana") == batch
+    assert await store.database.fetchval("select state from batches") == "emitted"
 
 
 async def test_concurrent_marks_and_commits_neither_deadlock_nor_lose_a_position(store: DistillerStore) -> None:

@@ -1,14 +1,16 @@
 """Workspaces take turns: one that is far behind does not keep another waiting. By order, not by time."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
-from typing import cast
+from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from services.distiller.distil import Distiller
-from services.distiller.domain import Lease
+from services.distiller.domain import Lease, Pipeline
 from services.distiller.lanes import LaneWorkers
 from services.distiller.metrics import Metrics
 from services.distiller.settings import DistillerSettings
@@ -31,7 +33,7 @@ class Recorded:
 
     def __init__(self) -> None:
         self.turns: list[int] = []
-        self.at_work: dict[int, int] = {CROWD: 0, LONE: 0}
+        self.at_work: Counter[int] = Counter()
         self.most_at_work = 0
 
     async def distil(self, lease: Lease) -> bool:
@@ -44,6 +46,18 @@ class Recorded:
         return False
 
 
+@asynccontextmanager
+async def at_work(store: DistillerStore, distiller: Any, **settings: Any) -> AsyncIterator[LaneWorkers]:
+    chosen = DistillerSettings(database_url="postgresql://unused", **settings)  # type: ignore[arg-type]
+    workers = LaneWorkers(chosen, store.lanes, cast(Distiller, distiller), Metrics(CollectorRegistry()))
+    running = asyncio.create_task(workers.run())
+    try:
+        yield workers
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_ten_thousand_lanes_of_a_workspace_delay_another_by_no_more_than_a_turn(store: DistillerStore) -> None:
     crowd = await store.pipeline(workspace_id=CROWD)
     lone = await store.pipeline(workspace_id=LONE)
@@ -51,9 +65,7 @@ async def test_ten_thousand_lanes_of_a_workspace_delay_another_by_no_more_than_a
         await store.lanes.mark([store.mark(crowd, f"actor-{n:05}", 1) for n in range(start, start + 1000)])
     settings = DistillerSettings(database_url="postgresql://unused")  # type: ignore[arg-type]
     recorded = Recorded()
-    workers = LaneWorkers(settings, store.lanes, cast(Distiller, recorded), Metrics(CollectorRegistry()))
-    running = asyncio.create_task(workers.run())
-    try:
+    async with at_work(store, recorded) as workers:
         for _ in range(5):
             begun = len(recorded.turns)
             await until(lambda begun=begun: len(recorded.turns) >= begun + 20)
@@ -65,7 +77,41 @@ async def test_ten_thousand_lanes_of_a_workspace_delay_another_by_no_more_than_a
             before_it = recorded.turns[marked:].index(LONE)
             assert before_it <= 2 * settings.lanes_per_workspace
             await until(lambda: not recorded.at_work[LONE])
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
     assert recorded.most_at_work <= settings.lanes_per_workspace
+
+
+@pytest.mark.parametrize("workspaces", [3, 20])
+async def test_of_however_many_workspaces_all_are_served_without_a_look_at_the_table_now_and_then(
+    store: DistillerStore, workspaces: int
+) -> None:
+    pipelines = [await store.pipeline(workspace_id=number) for number in range(workspaces)]
+    actors = range(48 // workspaces)
+    await store.lanes.mark([store.mark(pipeline, f"a{actor}", 1) for pipeline in pipelines for actor in actors])
+    recorded = Recorded()
+
+    async with at_work(store, recorded, poll_interval_s=3600):
+        await until(lambda: len(recorded.turns) == workspaces * len(actors))
+
+
+async def test_two_workspaces_whose_model_is_slow_leave_room_for_a_third_and_one_alone_has_all_that_it_may(
+    store: DistillerStore,
+) -> None:
+    first, second, third = [await store.pipeline(workspace_id=number) for number in (1, 2, 3)]
+    distilling: list[int] = []
+
+    class Slow:
+        async def distil(self, lease: Lease) -> bool:
+            distilling.append(lease.pipeline.workspace_id)
+            return await asyncio.Future()
+
+    async def mark(pipeline: Pipeline) -> None:
+        await store.lanes.mark([store.mark(pipeline, f"a{actor}", 1) for actor in range(20)])
+        workers.due_in(0)
+
+    async with at_work(store, Slow(), poll_interval_s=3600) as workers:
+        await mark(first)
+        await until(lambda: Counter(distilling) == {1: 8})
+        await mark(second)
+        await until(lambda: Counter(distilling) == {1: 8, 2: 4})
+        await mark(third)
+        await until(lambda: Counter(distilling) == {1: 8, 2: 4, 3: 1})

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from nats.aio.msg import Msg
 
-from libs.chassis.bus import Bus
+from libs.chassis.bus import REQUEST_WORKERS, Bus
 from libs.chassis.errors import Retry
 from libs.chassis.metrics import Metrics
 from libs.chassis.outbox import OutboxRow
@@ -19,10 +19,12 @@ from libs.contracts.requests import (
     ApplyBatch,
     AuthorizeMemoryStore,
     BatchApplied,
+    ChangedSessions,
     Line,
     ReadTranscript,
     Related,
     RelatedEntries,
+    SessionsChanged,
     StoreAuthorization,
     Transcript,
 )
@@ -102,8 +104,10 @@ async def test_questions_that_are_asked_at_once_travel_together_and_each_has_its
 ) -> None:
     known, hopeless, large = uuid7(), uuid7(), uuid7()
     travelled: list[bytes] = []
+    answered: list[int] = []
 
     async def transcript(request: ReadTranscript) -> Transcript:
+        answered.append(request.after)
         if request.session_uid == hopeless:
             raise RuntimeError
         text = "x" * (REPLY_BYTES - 1000) if request.session_uid == large else "x"
@@ -114,9 +118,9 @@ async def test_questions_that_are_asked_at_once_travel_together_and_each_has_its
         travelled.append(message.data)
 
     def ask(uid: UUID, after: int) -> Awaitable[Transcript]:
-        return chassis_of(memory.app).bus.ask(ReadTranscript(store_uid=uid, session_uid=uid, after=after), Transcript)
+        return chassis_of(memory.app).bus.ask(ReadTranscript(store_uid=store, session_uid=uid, after=after), Transcript)
 
-    then = moment("2026-01-01")
+    store, then = uuid7(), moment("2026-01-01")
     bus = Bus("session", nats.url, ParkedMessages(chassis_of(memory.app).database), Metrics())
     bus.answer(ReadTranscript, transcript)
     running = asyncio.ensure_future(bus.run())
@@ -127,14 +131,108 @@ async def test_questions_that_are_asked_at_once_travel_together_and_each_has_its
     small = await asyncio.gather(*(ask(known, after) for after in range(5)))
     at_once = len(travelled)
     mixed = await asyncio.gather(ask(known, 1), ask(hopeless, 2), ask(known, 3), return_exceptions=True)
-    heavy = await asyncio.gather(*(ask(large, after) for after in range(3)))
+    travelled.clear()
+    answered.clear()
+    heavy = await asyncio.gather(*(ask(large, after) for after in range(10)))
 
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert [answer.lines[0].position for answer in small] == [1, 2, 3, 4, 5]
     assert at_once == 1
     assert [type(answer) for answer in mixed] == [Transcript, Retry, Transcript]
-    assert [answer.lines[0].position for answer in heavy] == [1, 2, 3]
+    assert [answer.lines[0].position for answer in heavy] == list(range(1, 11))
+    assert (len(travelled), len(answered)) == (10, 19), "all together, then each but the first alone"
+
+
+async def test_long_questions_do_not_pass_together_what_the_broker_carries(memory: Memory) -> None:
+    bus = chassis_of(memory.app).bus
+    texts = ["x" * (REPLY_BYTES // 2)]
+    request = RelatedEntries(store_uid=await memory.store_uid(), actor_id="ana", texts=texts)
+
+    answers = await asyncio.gather(*(bus.ask(request, Related, timeout_s=10) for _ in range(5)))
+
+    assert answers == [Related(entries=[])] * 5
+
+
+async def test_one_stores_questions_wait_for_no_others(memory: Memory, nats: NatsServer) -> None:
+    slow, gate = uuid7(), asyncio.Event()
+
+    async def changed(request: SessionsChanged) -> ChangedSessions:
+        if request.store_uid == slow:
+            await gate.wait()
+        return ChangedSessions()
+
+    asker = chassis_of(memory.app).bus
+    bus = Bus("session", nats.url, ParkedMessages(chassis_of(memory.app).database), Metrics())
+    bus.answer(SessionsChanged, changed)
+    running = asyncio.ensure_future(bus.run())
+    await until(lambda: bus.connected)
+
+    waiting, other = [
+        asyncio.ensure_future(asker.ask(SessionsChanged(store_uid=uid), ChangedSessions, timeout_s=10))
+        for uid in (slow, uuid7())
+    ]
+    await other
+    was_done = waiting.done()
+    gate.set()
+    await waiting
+
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert not was_done
+
+
+async def test_of_questions_that_came_together_no_more_are_answered_at_once_than_of_single_ones(
+    memory: Memory, nats: NatsServer
+) -> None:
+    at_work, most = 0, 0
+
+    async def changed(request: SessionsChanged) -> ChangedSessions:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        await asyncio.sleep(0.01)
+        at_work -= 1
+        return ChangedSessions()
+
+    asker = chassis_of(memory.app).bus
+    bus = Bus("session", nats.url, ParkedMessages(chassis_of(memory.app).database), Metrics())
+    bus.answer(SessionsChanged, changed)
+    running = asyncio.ensure_future(bus.run())
+    await until(lambda: bus.connected)
+
+    request = SessionsChanged(store_uid=uuid7())
+    await asyncio.gather(*(asker.ask(request, ChangedSessions, timeout_s=20) for _ in range(64)))
+
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert most == REQUEST_WORKERS
+
+
+async def test_where_nobody_answers_whoever_asks_hears_of_it_within_the_time_that_he_gave_and_is_not_asked_again(
+    memory: Memory,
+) -> None:
+    bus = chassis_of(memory.app).bus
+    travelled: list[bytes] = []
+
+    async def hear(message: Msg) -> None:
+        travelled.append(message.data)
+
+    assert bus._client is not None
+    await bus._client.subscribe(SessionsChanged.subject, cb=hear)
+    request = SessionsChanged(store_uid=uuid7(), since=moment("2026-01-01"))
+
+    few = await asyncio.gather(
+        *(bus.ask(request, ChangedSessions, timeout_s=0.5) for _ in range(3)), return_exceptions=True
+    )
+    for_few = len(travelled)
+    async with asyncio.timeout(4):
+        many = await asyncio.gather(
+            *(bus.ask(request, ChangedSessions, timeout_s=2) for _ in range(500)), return_exceptions=True
+        )
+
+    assert [type(answer) for answer in [*few, *many]] == [Retry] * 503
+    assert for_few == 1
 
 
 async def test_evidence_says_whether_its_lines_can_still_be_read(memory: Memory, nats: NatsServer) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from libs.chassis.errors import Unavailable
+from libs.chassis.errors import Contended, Unavailable
 from libs.chassis.together import Together
 
 
@@ -85,9 +85,33 @@ async def test_several_may_be_under_way() -> None:
     assert under_way == [[1], [2]]
 
 
+async def test_where_more_comes_than_goes_at_once_as_many_are_under_way_as_may_be() -> None:
+    work = Work()
+    work.gate.clear()
+    together = Together(work.double, at_once=2, under_way=3)
+
+    asked = [asyncio.ensure_future(together.ask(number)) for number in range(8)]
+    await asyncio.sleep(0.01)
+    under_way = list(work.goes)
+    work.gate.set()
+
+    assert await asyncio.gather(*asked) == [2 * number for number in range(8)]
+    assert under_way == [[0, 1], [2, 3], [4, 5]]
+
+
 async def test_a_bad_one_is_alone_with_its_fate() -> None:
     work = Work()
     work.bad = {2}
+    together = Together(work.double, at_once=100)
+
+    answers = await asyncio.gather(*(together.ask(number) for number in (1, 2, 3)), return_exceptions=True)
+
+    assert answers == [2, work.failure, 6]
+
+
+async def test_those_whom_a_deadlock_undid_are_asked_alone() -> None:
+    work = Work()
+    work.bad, work.failure = {2}, Contended()
     together = Together(work.double, at_once=100)
 
     answers = await asyncio.gather(*(together.ask(number) for number in (1, 2, 3)), return_exceptions=True)
@@ -106,7 +130,7 @@ async def test_when_the_database_is_away_everybody_hears_of_it_once() -> None:
     assert len(work.goes) == 1
 
 
-async def test_what_is_left_out_comes_again() -> None:
+async def test_what_is_left_out_is_asked_alone() -> None:
     work = Work()
     work.most = 2
     together = Together(work.double, at_once=100)
@@ -114,7 +138,40 @@ async def test_what_is_left_out_comes_again() -> None:
     answers = await asyncio.gather(*(together.ask(number) for number in range(5)))
 
     assert answers == [0, 2, 4, 6, 8]
-    assert work.goes == [[0, 1, 2, 3, 4], [2, 3, 4], [4]]
+    assert work.goes == [[0, 1, 2, 3, 4], [2], [3], [4]]
+
+
+async def test_who_gets_no_answer_even_alone_hears_of_it() -> None:
+    work = Work()
+    work.most = 0
+    together = Together(work.double, at_once=100)
+
+    async with asyncio.timeout(10):
+        answers = await asyncio.gather(*(together.ask(number) for number in (1, 2)), return_exceptions=True)
+
+    assert [type(answer) for answer in answers] == [RuntimeError, RuntimeError]
+    assert work.goes == [[1, 2], [1], [2]]
+
+
+async def test_who_is_asked_alone_delays_nobody() -> None:
+    gate = asyncio.Event()
+
+    async def answer_slowly(numbers: Sequence[int]) -> Sequence[int]:
+        if len(numbers) > 1:
+            raise ValueError
+        if 1 in numbers:
+            await gate.wait()
+        return numbers
+
+    together = Together(answer_slowly, at_once=100)
+
+    held, beside_it = [asyncio.ensure_future(together.ask(number)) for number in (1, 2)]
+    async with asyncio.timeout(10):
+        others = [await beside_it, await together.ask(3)]
+    gate.set()
+
+    assert others == [2, 3]
+    assert await held == 1
 
 
 async def test_who_is_cancelled_takes_nobody_along() -> None:

@@ -59,27 +59,31 @@ told as (insert into outbox (message_id, subject, payload) select message_id, $1
 select batch_id from lane
 """
 
-# The lanes before their sessions, as everywhere: `applied` reads `lane` so that it comes after it. A batch without
-# ranges is a consolidation, which is no reason for another one. What a replay gathers is put in order where it is
-# swapped to, and only a continuous pipeline goes on by itself: the others consolidate in their next run.
+# The lanes before their batches and sessions, as everywhere: `batch` counts `held`, and `applied` reads `lane`, so that
+# each comes after it. A batch without ranges is a consolidation, which is no reason for another one. What a replay
+# gathers is put in order where it is swapped to, and only a continuous pipeline goes on by itself: the others
+# consolidate in their next run.
 SETTLE = """
-with batch as (
+with a as (select * from unnest($1::uuid[], $2::text[], $3::int[]) as a (batch_id, outcomes, changed)),
+held as (
+    select l.pipeline_uid, l.actor_id, b.batch_id from a join batches b on b.batch_id = a.batch_id
+        join lanes l on l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id
+    where b.memory_store_uid = $6 and b.state = 'emitted' and l.pending_batch = b.batch_id
+    order by l.pipeline_uid, l.actor_id for no key update of l),
+batch as (
     update batches b set state = 'settled', settled_at = now(), outcomes = a.outcomes
-    from unnest($1::uuid[], $2::text[], $3::int[]) as a (batch_id, outcomes, changed)
-    where b.batch_id = a.batch_id and b.state = 'emitted'
+    from a where b.batch_id = a.batch_id and b.memory_store_uid = $6 and b.state = 'emitted'
+        and (select count(*) from held) >= 0
     returning b.batch_id, b.pipeline_uid, b.actor_id, b.ranges, a.changed),
 change as (
     select b.batch_id, b.pipeline_uid, b.actor_id, p.trigger = 'CONTINUOUS' as goes_on,
         case when b.ranges = '[]' or p.parent_uid is not null then 0 else b.changed end as count
-    from batch b join pipelines p on p.pipeline_uid = b.pipeline_uid),
-held as (
-    select c.* from change c join lanes l on l.pipeline_uid = c.pipeline_uid and l.actor_id = c.actor_id
-    where l.pending_batch = c.batch_id order by l.pipeline_uid, l.actor_id for no key update of l),
+    from held join batch b using (batch_id) join pipelines p on p.pipeline_uid = b.pipeline_uid),
 lane as (
     update lanes l set pending_batch = null, changed = l.changed + c.count,
         consolidate = l.consolidate or l.changed + c.count >= $5,
         due_at = case when c.goes_on and l.changed + c.count >= $5 then coalesce(l.due_at, now()) else l.due_at end
-    from held c where l.pipeline_uid = c.pipeline_uid and l.actor_id = c.actor_id
+    from change c where l.pipeline_uid = c.pipeline_uid and l.actor_id = c.actor_id
     returning c.batch_id, l.due_at),
 applied as (
     update lane_sessions s set applied_position = greatest(s.applied_position, r.through),
@@ -347,14 +351,21 @@ class Batches:
             [each.changed for each in answers],
             True,
             self._consolidate_after,
+            answers[0].store_uid,
         )
         due = {row["batch_id"] for row in rows if row["is_due"]}
         return [each.batch_id in due for each in answers]
 
-    async def settle_in(self, tx: Tx, batch_id: UUID, outcomes: str, changed: int) -> Emitted | None:
+    async def settle_in(
+        self, tx: Tx, store_uid: UUID, batch_id: UUID, outcomes: str, changed: int
+    ) -> Emitted | None:
         """As `settle`, with the batch as it was sent, for what is still to be done: conflicts go on being counted."""
-        event = await tx.fetchval("select event from batches where batch_id = $1 and state = 'emitted'", batch_id)
-        row = await tx.fetchrow(SETTLE, [batch_id], [outcomes], [changed], False, self._consolidate_after)
+        event = await tx.fetchval(
+            "select event from batches where batch_id = $1 and memory_store_uid = $2 and state = 'emitted'",
+            batch_id,
+            store_uid,
+        )
+        row = await tx.fetchrow(SETTLE, [batch_id], [outcomes], [changed], False, self._consolidate_after, store_uid)
         if row is None:
             return None
         return Emitted(row["batch_id"], row["pipeline_uid"], row["actor_id"], event)
@@ -431,8 +442,12 @@ class Batches:
     async def forget_actor(self, tx: Tx, memory_store_uid: UUID, actor_id: str) -> int:
         """Drops an actor's batches for a memory store, and frees the lanes that waited for them."""
         await tx.execute(
-            "update lanes l set pending_batch = null from batches b where b.memory_store_uid = $1 and b.actor_id = $2"
-            " and l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id and l.pending_batch = b.batch_id",
+            "with held as (select l.pipeline_uid, l.actor_id from batches b join lanes l"
+            "   on l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id and l.pending_batch = b.batch_id"
+            "  where b.memory_store_uid = $1 and b.actor_id = $2"
+            "  order by l.pipeline_uid, l.actor_id for no key update of l)"
+            " update lanes l set pending_batch = null from held"
+            " where l.pipeline_uid = held.pipeline_uid and l.actor_id = held.actor_id",
             memory_store_uid,
             actor_id,
         )

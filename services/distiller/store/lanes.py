@@ -393,7 +393,12 @@ class Lanes:
     async def forget_actor(self, tx: Tx, session_store_uid: UUID, actor_id: str) -> int:
         """Drops an actor's lanes, batches and stored answers of the pipelines on a session store; returns how many."""
         mine = "pipeline_uid in (select pipeline_uid from pipelines where session_store_uid = $1) and actor_id = $2"
-        lanes = await tx.execute(f"delete from lanes where {mine}", session_store_uid, actor_id)
+        lanes = await tx.execute(
+            f"with held as (select pipeline_uid, actor_id from lanes where {mine} order by pipeline_uid for update)"
+            " delete from lanes l using held where l.pipeline_uid = held.pipeline_uid and l.actor_id = held.actor_id",
+            session_store_uid,
+            actor_id,
+        )
         batches = await tx.execute(f"delete from batches where {mine}", session_store_uid, actor_id)
         return lanes + batches
 
@@ -431,7 +436,10 @@ async def purge_gone_stores(tx: Tx) -> int:
         " on g.store_uid in (p.session_store_uid, p.memory_store_uid))"
     )
     lanes = await tx.execute(
-        f"delete from lanes where ctid = any(array(select ctid from lanes where {of_gone} limit $1))", BATCH
+        f"with held as (select pipeline_uid, actor_id from lanes where {of_gone} order by pipeline_uid, actor_id limit $1"
+        "  for update)"
+        " delete from lanes l using held where l.pipeline_uid = held.pipeline_uid and l.actor_id = held.actor_id",
+        BATCH,
     )
     batches = await tx.execute(
         f"delete from batches where ctid = any(array(select ctid from batches where {of_gone} limit $1))", BATCH
