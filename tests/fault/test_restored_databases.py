@@ -87,11 +87,15 @@ async def test_an_older_memory_gets_back_what_it_lost_with_the_same_ids_and_vers
 
 
 async def say(running: Cluster, *lines: str) -> None:
+    await append(running, "s1", *lines)
+    assert await running.at_rest()
+
+
+async def append(running: Cluster, session: str, *lines: str) -> None:
     items = [{"data": {"type": "message", "role": "user", "content": line}} for line in lines]
     await running.answer(
-        "POST", f"{SESSIONS}/s1/items:append", json={"items": items}, headers={"Idempotency-Key": lines[0]}
+        "POST", f"{SESSIONS}/{session}/items:append", json={"items": items}, headers={"Idempotency-Key": lines[0]}
     )
-    assert await running.at_rest()
 
 
 async def replayed(running: Cluster, key: str) -> None:
@@ -105,9 +109,11 @@ async def replayed(running: Cluster, key: str) -> None:
     await until(is_over, deadline_s=60)
 
 
-@pytest.mark.parametrize("goes_on", [False, True], ids=["at once", "after more was said"])
+@pytest.mark.parametrize(
+    "goes_on", [None, "s1", "s2"], ids=["at once", "after more was said", "after more was said in another session"]
+)
 async def test_an_older_memory_gets_back_what_a_replay_had_swapped(
-    postgres: PostgresServer, seed: int, goes_on: bool
+    postgres: PostgresServer, seed: int, goes_on: str | None
 ) -> None:
     async with scripted_model() as model:
         settings = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none", "MODEL": "scripted", "BATCH_LINES": "2"}
@@ -123,7 +129,14 @@ async def test_an_older_memory_gets_back_what_a_replay_had_swapped(
 
             await running.restore("memory", dump)
             if goes_on:
-                await say(running, "One more fact holds")
+                await running.make_session(goes_on, "ana")
+                await append(running, goes_on, "One more fact holds")
+
+                async def is_told() -> bool:
+                    told = {entry.statement for entry in await running.entries("ana")}
+                    return again("One more fact holds") in told
+
+                await until(is_told, deadline_s=30)
             first, again_said = await repair(running), await repair(running)
 
             if goes_on:
