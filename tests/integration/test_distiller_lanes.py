@@ -419,15 +419,18 @@ async def test_a_lane_that_is_held_keeps_no_other_workspace_waiting(store: Disti
     held, other = await store.pipeline(), await store.pipeline(workspace_id=2)
     await store.lanes.mark([store.mark(held, "ana", 1)])
 
+    def mark(of: Pipeline, actor: str, position: int) -> "asyncio.Future[float | None]":
+        return asyncio.ensure_future(store.lanes.mark_one(store.mark(of, actor, position)))
+
     async with store.unit_of_work.begin() as tx:
         await tx.execute("select from lanes where actor_id = 'ana' for update")
-        waiting = [asyncio.ensure_future(store.lanes.mark_one(store.mark(held, "ana", position))) for position in (2, 3)]
-        beside_it = asyncio.ensure_future(store.lanes.mark_one(store.mark(other, "bo", 1)))
+        waiting = [mark(held, "ana", position) for position in (2, 3)]
+        beside_it = mark(other, "bo", 1)
         async with asyncio.timeout(10):
             await beside_it
-            waiting.append(asyncio.ensure_future(store.lanes.mark_one(store.mark(held, "ana", 4))))
+            waiting.append(mark(held, "ana", 4))
             await until(lambda: one_waits_for_a_lock(store))
-            await store.lanes.mark_one(store.mark(other, "cy", 1))
+            await mark(other, "cy", 1)
         were_done = [each.done() for each in waiting]
     await asyncio.gather(*waiting)
 

@@ -452,8 +452,8 @@ async def purge_gone_stores(tx: Tx) -> int:
         " on g.store_uid in (p.session_store_uid, p.memory_store_uid))"
     )
     lanes = await tx.execute(
-        f"with held as (select pipeline_uid, actor_id from lanes where {of_gone} order by pipeline_uid, actor_id limit $1"
-        "  for update)"
+        f"with held as (select pipeline_uid, actor_id from lanes where {of_gone}"
+        "  order by pipeline_uid, actor_id limit $1 for update)"
         " delete from lanes l using held where l.pipeline_uid = held.pipeline_uid and l.actor_id = held.actor_id",
         BATCH,
     )
