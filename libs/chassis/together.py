@@ -16,7 +16,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Together(Generic[AskT, AnswerT]):
-    """`answer_all` answers up to `at_once` that are `alike`, in their order; whom it leaves out at the end is asked alone.
+    """`answer_all` answers up to `at_once` that are `alike`, in their order; those left out at the end are asked alone.
 
     After a go there is a pause of `pause_s`, so that where much comes the next one has more to do; who comes alone goes
     at once.

@@ -1,8 +1,8 @@
 """The lane workers of a process: they take due lanes by turns, keep their leases, and decide what a failure means.
 
-A process works on at most `lanes_per_process` lanes and `lanes_per_workspace` of one workspace at once; its last quarter
-is for workspaces that have none at work. Nothing polls a lane that is not due: a mark says when the next one is, and a
-slow look at the table finds what other replicas marked.
+A process works on at most `lanes_per_process` lanes and `lanes_per_workspace` of one workspace at once; the last
+quarter is for workspaces that have none at work. Nothing polls a lane that is not due: a mark says when the next one
+is, and a slow look at the table finds what other replicas marked.
 """
 
 import asyncio

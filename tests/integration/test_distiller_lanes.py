@@ -415,6 +415,40 @@ async def test_an_answer_does_not_deadlock_with_an_erasure(store: DistillerStore
     assert await store.database.fetchval("select count(*) from lanes where pending_batch is null") == 1
 
 
+async def test_a_lane_that_is_held_keeps_no_other_workspace_waiting(store: DistillerStore) -> None:
+    held, other = await store.pipeline(), await store.pipeline(workspace_id=2)
+    await store.lanes.mark([store.mark(held, "ana", 1)])
+
+    def mark(of: Pipeline, actor: str, position: int) -> "asyncio.Future[float | None]":
+        return asyncio.ensure_future(store.lanes.mark_one(store.mark(of, actor, position)))
+
+    async with store.unit_of_work.begin() as tx:
+        await tx.execute("select from lanes where actor_id = 'ana' for update")
+        waiting = [mark(held, "ana", position) for position in (2, 3)]
+        beside_it = mark(other, "bo", 1)
+        async with asyncio.timeout(10):
+            await beside_it
+            waiting.append(mark(held, "ana", 4))
+            await until(lambda: one_waits_for_a_lock(store))
+            await mark(other, "cy", 1)
+        were_done = [each.done() for each in waiting]
+    await asyncio.gather(*waiting)
+
+    known = await store.database.fetch("select actor_id, known_position from lane_sessions order by actor_id")
+    assert were_done == [False] * 3
+    assert [tuple(row) for row in known] == [("ana", 4), ("bo", 1), ("cy", 1)]
+
+
+async def test_of_two_readings_of_a_lane_at_once_each_has_its_own(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 1, session) for session in ("s1", "s2", "s3")])
+    lease = await leased(store)
+
+    few, many = await asyncio.gather(store.lanes.behind(lease, 1), store.lanes.behind(lease, 10))
+
+    assert (len(few), len(many)) == (1, 3)
+
+
 async def test_only_the_store_that_a_batch_went_to_can_answer_it(store: DistillerStore) -> None:
     pipeline = await store.pipeline()
     await emitted(store, pipeline, ["ana"])

@@ -356,9 +356,7 @@ class Batches:
         due = {row["batch_id"] for row in rows if row["is_due"]}
         return [each.batch_id in due for each in answers]
 
-    async def settle_in(
-        self, tx: Tx, store_uid: UUID, batch_id: UUID, outcomes: str, changed: int
-    ) -> Emitted | None:
+    async def settle_in(self, tx: Tx, store_uid: UUID, batch_id: UUID, outcomes: str, changed: int) -> Emitted | None:
         """As `settle`, with the batch as it was sent, for what is still to be done: conflicts go on being counted."""
         event = await tx.fetchval(
             "select event from batches where batch_id = $1 and memory_store_uid = $2 and state = 'emitted'",

@@ -11,6 +11,8 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
+import asyncpg
+
 from libs.chassis.database import Database
 from libs.chassis.housekeeping import BATCH
 from libs.chassis.together import Together
@@ -22,6 +24,7 @@ from services.distiller.store.pipelines import COLUMNS, SEEN
 LaneState = Literal["settled", "waiting", "due", "running", "unanswered", "waiting_provider", "parked"]
 
 MARKS_AT_ONCE = 200
+TOGETHER_PATIENCE_MS = 200
 
 PIPELINE_COLUMNS = ", ".join(f"p.{column.strip()}" for column in COLUMNS.split(","))
 READY = "due_at is not null and pending_batch is null and held_by is null"
@@ -61,23 +64,34 @@ class Lanes:
         self._readings = Together(self._behind, at_once=MARKS_AT_ONCE, alike=lambda each: each[0].pipeline_uid)
 
     async def mark_one(self, mark: Mark) -> float | None:
-        """The seconds until the first lane is due, of those marked at once."""
-        return await self._marks.ask(mark)
+        """The seconds until the first lane is due, of those marked at once.
+
+        A lane that somebody holds, as an erasure does, is waited for alone, so that it delays no other.
+        """
+        try:
+            return await self._marks.ask(mark)
+        except asyncpg.LockNotAvailableError:
+            _, due_in_s = await self.mark([mark])
+            return due_in_s
 
     async def _mark(self, marks: Sequence[Mark]) -> list[float | None]:
-        _, due_in_s = await self.mark(marks)
+        _, due_in_s = await self.mark(marks, patience_ms=TOGETHER_PATIENCE_MS)
         return [due_in_s] * len(marks)
 
-    async def mark(self, marks: Sequence[Mark], pipeline_uid: UUID | None = None) -> tuple[int, float | None]:
+    async def mark(
+        self, marks: Sequence[Mark], pipeline_uid: UUID | None = None, *, patience_ms: int = 0
+    ) -> tuple[int, float | None]:
         """Notes positions for every pipeline of their stores, or for one; makes continuous lanes due.
 
+        `patience_ms`, unless 0: how long a lane that is held is waited for; then Postgres refuses all.
         Returns how many sessions were news, and the seconds until the first of their lanes is due.
         """
         row = await self._database.write(
-            "with m as (select p.pipeline_uid, p.workspace_id, p.trigger, p.quiet_period_s, p.max_wait_s, e.actor_id,"
+            "with patience as (select set_config('lock_timeout', $8, true)),"
+            " m as (select p.pipeline_uid, p.workspace_id, p.trigger, p.quiet_period_s, p.max_wait_s, e.actor_id,"
             "   e.session_uid, max(e.session_id) as session_id, max(e.last_position) as last_position,"
             "   min(e.appended_at) as appended_at"
-            "  from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bigint[], $6::timestamptz[])"
+            "  from patience, unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bigint[], $6::timestamptz[])"
             "   as e (store_uid, session_uid, session_id, actor_id, last_position, appended_at)"
             f"  join pipelines p on p.session_store_uid = e.store_uid and {SEEN}"
             "   and ($7::uuid is null or p.pipeline_uid = $7)"
@@ -116,6 +130,7 @@ class Lanes:
             [mark.last_position for mark in marks],
             [mark.appended_at for mark in marks],
             pipeline_uid,
+            str(patience_ms),
         )
         return row[0]["news"], row[0]["due_in_s"]
 
@@ -193,7 +208,8 @@ class Lanes:
 
     async def _behind(self, lanes: Sequence[tuple[Lease, int]]) -> list[list[Behind]]:
         rows = await self._database.fetch(
-            "select lane.actor_id, s.* from pipelines p cross join unnest($2::text[], $3::int[]) lane (actor_id, most)"
+            "select lane.number, s.* from pipelines p"
+            " cross join unnest($2::text[], $3::int[]) with ordinality lane (actor_id, most, number)"
             " cross join lateral (select s.session_uid, s.session_id, s.distilled_position as after,"
             "  case when p.trigger = 'CONTINUOUS' then s.known_position"
             "   else greatest(s.distilled_position, least(s.goal_position, s.known_position)) end as wanted,"
@@ -204,9 +220,9 @@ class Lanes:
             [lease.actor_id for lease, _ in lanes],
             [limit for _, limit in lanes],
         )
-        found: dict[str, list[Behind]] = {lease.actor_id: [] for lease, _ in lanes}
+        found: list[list[Behind]] = [[] for _ in lanes]
         for row in rows:
-            found[row["actor_id"]].append(
+            found[row["number"] - 1].append(
                 Behind(
                     session_uid=row["session_uid"],
                     session_id=row["session_id"],
@@ -216,7 +232,7 @@ class Lanes:
                     again=tuple(row["again"]),
                 )
             )
-        return [found[lease.actor_id] for lease, _ in lanes]
+        return found
 
     async def ahead(self, pipeline_uid: UUID, sessions: Sequence[ChangedSession]) -> list[tuple[str, UUID, str, int]]:
         """Sessions whose watermark is above what they hold, as (actor, session uid and id, watermark)."""
@@ -436,8 +452,8 @@ async def purge_gone_stores(tx: Tx) -> int:
         " on g.store_uid in (p.session_store_uid, p.memory_store_uid))"
     )
     lanes = await tx.execute(
-        f"with held as (select pipeline_uid, actor_id from lanes where {of_gone} order by pipeline_uid, actor_id limit $1"
-        "  for update)"
+        f"with held as (select pipeline_uid, actor_id from lanes where {of_gone}"
+        "  order by pipeline_uid, actor_id limit $1 for update)"
         " delete from lanes l using held where l.pipeline_uid = held.pipeline_uid and l.actor_id = held.actor_id",
         BATCH,
     )
