@@ -24,7 +24,7 @@ from services.distiller.store.pipelines import COLUMNS, SEEN
 LaneState = Literal["settled", "waiting", "due", "running", "unanswered", "waiting_provider", "parked"]
 
 MARKS_AT_ONCE = 200
-TOGETHER_PATIENCE_MS = 200
+TOGETHER_PATIENCE_MS = 1000
 
 PIPELINE_COLUMNS = ", ".join(f"p.{column.strip()}" for column in COLUMNS.split(","))
 READY = "due_at is not null and pending_batch is null and held_by is null"
