@@ -20,6 +20,9 @@ Refusal = Callable[..., str]
 def refusal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Refusal:
     """What the service's program, run in this process, says on stderr before it exits with status 2."""
 
+    # It would log to what `capsys` has in the place of stderr, which the tests after this one find closed.
+    monkeypatch.setattr("libs.chassis.logs.configure", lambda _: None)
+
     def run(**variables: str) -> str:
         monkeypatch.setattr(sys, "argv", [SERVICE])
         for name, value in {"LOG_LEVEL": "warning", **DATABASE, **variables}.items():
