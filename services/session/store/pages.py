@@ -34,7 +34,7 @@ from (select) as one left join session s on true left join lateral (
             where store_uid = $1 and session_uid = s.session_uid and position > s.cleared_through and popped_at is null
                 and {where}
             order by position {direction} limit $6
-        ) page order by position {direction}
+        ) page
     ) fitting
 ) i on true
 """
