@@ -3,6 +3,9 @@
 A process works on at most `lanes_per_process` lanes and `lanes_per_workspace` of one workspace at once; the last
 quarter is for workspaces that have none at work. Nothing polls a lane that is not due: a mark says when the next one
 is, and a slow look at the table finds what other replicas marked.
+
+What comes alone is taken at once. A workspace all of whose due lanes were taken then rests a moment, and what comes
+meanwhile is taken together, for a fraction of the work: each step of lanes that were taken together is done in one go.
 """
 
 import asyncio
@@ -31,6 +34,7 @@ from services.distiller.store import Lanes
 
 GIVE_BACK_S = 2.0
 BETWEEN_LOOKS_S = 0.02
+REST_S = 0.08
 
 log = logger(__name__)
 
@@ -48,6 +52,7 @@ class LaneWorkers:
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._is_held_back = False
+        self._resting: dict[int, float] = {}
 
     def due_in(self, seconds: float) -> None:
         """Something is due in so many seconds: look then, if not sooner."""
@@ -77,8 +82,6 @@ class LaneWorkers:
                     log.warning("lanes_unreadable", error=type(failed).__name__)
                     self.due_in(self._settings.poll_interval_s)
                 await self._wake.wait()
-                # Where much comes, what comes meanwhile is taken with it, for a fraction of the work; what comes alone
-                # is taken at once.
                 await asyncio.sleep(looked + BETWEEN_LOOKS_S - loop.time())
                 self._wake.clear()
         finally:
@@ -95,18 +98,21 @@ class LaneWorkers:
     async def _take_turns(self) -> bool:
         """Starts work on due lanes; True when there may be more right now."""
         settings = self._settings
+        now = asyncio.get_running_loop().time()
+        self._resting = {workspace_id: until for workspace_id, until in self._resting.items() if until > now}
         room = settings.lanes_per_process - len(self._tasks)
         turns: Counter[int] = Counter()
         full = [workspace_id for workspace_id in self._busy if not self._may_take(workspace_id, turns)]
         self._is_held_back = room <= 0 or bool(full)
         if room <= 0:
             return False
-        candidates = await self._lanes.due(settings.lanes_per_turn, room, full)
+        candidates = await self._lanes.due(settings.lanes_per_turn, room, [*full, *self._resting])
         started = 0
+        left: set[int] = set()
         chosen: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
         for pipeline_uid, actor_id, workspace_id, token in candidates:
             if not self._may_take(workspace_id, turns):
-                self._is_held_back = True
+                left.add(workspace_id)
                 continue
             turns[workspace_id] += 1
             chosen[pipeline_uid][actor_id] = token
@@ -116,7 +122,12 @@ class LaneWorkers:
                 started += 1
         # Who was cut off comes when a lane ends, or at once where some that were shown left their room.
         is_cut_off = len(candidates) >= room
-        self._is_held_back |= is_cut_off
+        self._is_held_back |= is_cut_off or bool(left)
+        if not is_cut_off:
+            had_all = (each for each, turn in turns.items() if turn < settings.lanes_per_turn and each not in left)
+            self._resting |= dict.fromkeys(had_all, now + REST_S)
+        if self._resting:
+            self.due_in(min(self._resting.values()) - now)
         return (is_cut_off and started < room) or any(turn >= settings.lanes_per_turn for turn in turns.values())
 
     def _may_take(self, workspace_id: int, turns: Counter[int]) -> bool:

@@ -1,10 +1,11 @@
 """What the memory service does with messages: batches of the distiller, erasures, and other services' questions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
 from libs.chassis.stores import Stores
+from libs.chassis.together import Together
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.events import (
     BatchesApplied,
@@ -28,7 +29,7 @@ from libs.contracts.requests import (
 from services.memory.domain import Entry, is_name, is_storable
 from services.memory.metrics import Metrics
 from services.memory.search import Search
-from services.memory.store.batches import Batches
+from services.memory.store.batches import Batches, alike, first_together
 from services.memory.store.epochs import raise_epoch
 from services.memory.store.erasures import Erasures
 from services.memory.store.related import Distilling
@@ -37,6 +38,8 @@ from services.memory.store.related import Distilling
 RELATED_BYTES = REPLY_BYTES - 4096
 CLIPPED_CHARS = 4000
 RELATED_TEXTS = 64
+TOGETHER = 16
+TOGETHER_UNDER_WAY = 2
 
 
 class Handlers:
@@ -57,22 +60,30 @@ class Handlers:
         self._search = search
         self._erasures = erasures
         self._metrics = metrics
+        self._applications = Together(self._apply, at_once=TOGETHER, alike=alike, under_way=TOGETHER_UNDER_WAY)
 
     async def on_memories_distilled(self, event: MemoriesDistilled) -> None:
-        async with self._unit_of_work.begin() as tx:
-            outcomes = await self._batches.apply(tx, event, datetime.now(UTC))
-            tx.emit(
-                BatchesApplied(
-                    caused_by=event.event_id,
-                    workspace_id=event.workspace_id,
-                    batch_id=event.batch_id,
-                    store_uid=event.store_uid,
-                    actor_id=event.actor_id,
-                    outcomes=outcomes,
-                )
-            )
+        """Applied with those that came with it; one that cannot be now is late by itself."""
+        await self._applications.ask(event)
         if event.oldest_appended_at is not None:
             self._metrics.freshness.observe((datetime.now(UTC) - event.oldest_appended_at).total_seconds())
+
+    async def _apply(self, events: Sequence[MemoriesDistilled]) -> list[None]:
+        together = first_together(events)
+        async with self._unit_of_work.begin() as tx:
+            applied = await self._batches.apply_all(tx, together, datetime.now(UTC))
+            for event, outcomes in zip(together, applied, strict=True):
+                tx.emit(
+                    BatchesApplied(
+                        caused_by=event.event_id,
+                        workspace_id=event.workspace_id,
+                        batch_id=event.batch_id,
+                        store_uid=event.store_uid,
+                        actor_id=event.actor_id,
+                        outcomes=outcomes,
+                    )
+                )
+        return [None] * len(together)
 
     async def apply_batch(self, request: ApplyBatch) -> BatchApplied:
         """As the event, for somebody who waits."""

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client import CollectorRegistry
 
+from services.distiller import lanes
 from services.distiller.distil import Distiller
 from services.distiller.domain import Lease, Pipeline
 from services.distiller.lanes import LaneWorkers
@@ -115,3 +116,27 @@ async def test_two_workspaces_whose_model_is_slow_leave_room_for_a_third_and_one
         await until(lambda: Counter(distilling) == {1: 8, 2: 4})
         await mark(third)
         await until(lambda: Counter(distilling) == {1: 8, 2: 4, 3: 1})
+
+
+async def test_what_comes_while_a_workspace_rests_is_taken_together_and_what_comes_alone_at_once(
+    store: DistillerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "REST_S", 3600)
+    first, second = [await store.pipeline(workspace_id=number) for number in (1, 2)]
+    recorded = Recorded()
+    ticking = iter(range(100))
+
+    async def mark(pipeline: Pipeline) -> None:
+        await store.lanes.mark([store.mark(pipeline, f"a{next(ticking)}", 1)])
+        workers.due_in(0)
+
+    async with at_work(store, recorded, poll_interval_s=3600) as workers:
+        await mark(first)
+        await until(lambda: recorded.turns == [1])
+        await mark(first)
+        await mark(first)
+        await mark(second)
+        await until(lambda: recorded.turns == [1, 2])
+        monkeypatch.setattr(workers, "_resting", {})
+        workers.due_in(0)
+        await until(lambda: recorded.turns == [1, 2, 1, 1])

@@ -2,13 +2,15 @@
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from libs.contracts.events import Change, Evidence, Kind, Range
+from libs.contracts.events import Change, Evidence, Kind, MemoriesDistilled, Range
 from libs.contracts.ids import uuid7
 from libs.contracts.limits import REPLY_BYTES
+from services.memory.store.batches import CHANGES_TOGETHER, first_together
 from tests.support.memory import Distiller, Memory, day, moment, said
 from tests.support.service import chassis_of
 
@@ -326,3 +328,90 @@ async def test_ranges_of_one_session_count_once(memory: Memory, distiller: Disti
 
     rows = await chassis_of(memory.app).database.fetch("select position from progress")
     assert [row["position"] for row in rows] == [2**63 - 1]
+
+
+async def transactions(memory: Memory) -> int:
+    """In how many transactions the batches of all actors were applied."""
+    database = chassis_of(memory.app).database
+    return int(await database.fetchval("select count(distinct xmin::text) from batches"))
+
+
+def one_each(distiller: Distiller, actors: int, **more: Any) -> list[MemoriesDistilled]:
+    return [
+        distiller.batch([said("/job.md", f"Works at {number}")], actor_id=f"a{number}", **more)
+        for number in range(actors)
+    ]
+
+
+async def test_batches_of_many_actors_that_come_at_once_are_applied_in_few_transactions(
+    memory: Memory, distiller: Distiller
+) -> None:
+    batches = one_each(distiller, 12)
+
+    await asyncio.gather(*(memory.handlers.on_memories_distilled(batch) for batch in batches))
+
+    assert await transactions(memory) < len(batches) / 2
+    for number, batch in enumerate(batches):
+        [answer] = await distiller.answers(batch.batch_id)
+        assert [(each.outcome, each.version) for each in answer.outcomes] == [("applied", 1)]
+        [entry] = await memory.entries(f"a{number}")
+        assert entry["content"] == f"Works at {number}"
+        assert entry["name"].endswith(answer.outcomes[0].entry_id or "?")
+
+
+async def test_of_batches_that_come_at_once_each_has_the_answer_that_it_would_have_alone(
+    memory: Memory, distiller: Distiller
+) -> None:
+    applied, again, stale, unnamed = one_each(distiller, 4)
+    first = await distiller.send(again)
+    await memory.ok("DELETE", memory.url(f"/entries/{first[0].entry_id}"))
+    stale = stale.model_copy(update={"memory_epoch": -1})
+    unnamed = unnamed.model_copy(update={"actor_id": "a\x00"})
+
+    await asyncio.gather(
+        *(memory.handlers.on_memories_distilled(batch) for batch in (applied, again, stale, unnamed, again, applied))
+    )
+
+    outcomes = [
+        [[each.outcome for each in answer.outcomes] for answer in await distiller.answers(batch.batch_id)]
+        for batch in (applied, again, stale, unnamed)
+    ]
+    assert outcomes == [[["applied"]] * 2, [["applied"]] * 3, [["erased"]], [["refused"]]]
+    assert await memory.entries("a1") == []
+
+
+async def test_an_actor_whose_turn_somebody_has_delays_no_other(memory: Memory, distiller: Distiller) -> None:
+    batches = one_each(distiller, 8)
+    held, *others = batches
+    async with chassis_of(memory.app).database.transaction() as connection:
+        await connection.execute(
+            "select pg_advisory_xact_lock(hashtextextended($1::uuid::text || ':' || $2::text, 0))",
+            distiller.store_uid,
+            held.actor_id,
+        )
+        waiting = asyncio.create_task(memory.handlers.on_memories_distilled(held))
+        await asyncio.gather(*(memory.handlers.on_memories_distilled(batch) for batch in others))
+        assert not waiting.done()
+    await waiting
+
+    assert [len(await distiller.answers(batch.batch_id)) for batch in batches] == [1] * 8
+
+
+async def test_batches_that_cannot_be_applied_together_are_applied_one_by_one(
+    memory: Memory, distiller: Distiller
+) -> None:
+    batches = one_each(distiller, 6, session_uid=uuid7())  # a session of six actors cannot be noted in one statement
+
+    await asyncio.gather(*(memory.handlers.on_memories_distilled(batch) for batch in batches))
+
+    assert [len(await memory.entries(f"a{number}")) for number in range(6)] == [1] * 6
+    assert await transactions(memory) > 1
+
+
+def test_what_is_applied_together_is_one_batch_of_an_actor_and_quick(distiller: Distiller) -> None:
+    small = one_each(distiller, 3)
+    large = distiller.batch([said(f"/p/{number}.md", "so") for number in range(CHANGES_TOGETHER)], actor_id="large")
+
+    assert first_together([*small, small[0]]) == small
+    assert first_together([*small, large, small[0]]) == small
+    assert first_together([large, *small]) == [large]

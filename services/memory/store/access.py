@@ -7,8 +7,11 @@ from uuid import UUID
 import asyncpg
 
 from libs.chassis.auth import Caller
+from libs.chassis.errors import Contended
 from libs.chassis.stores import LEVEL, READ, Level
 from libs.chassis.unit_of_work import Tx
+
+PATIENCE_MS = 1000  # of several actors with a row that is held; then each is waited for alone
 
 # One row for a store that exists, whatever the caller may: $1 store_uid, $2 principal type, $3 principal.
 STORE = (
@@ -50,8 +53,15 @@ def permitted(rows: Sequence[asyncpg.Record], level: Level = READ) -> Sequence[a
 
 # Taken before anything gives the transaction its number, so that an actor's changes are numbered in the order in which
 # they commit: the change feed goes by these numbers. `for key share` runs above the join, hence after the wait.
+_TURN = "hashtextextended($1::uuid::text || ':' || {actor}, 0)"
 _IN_TURN = (
-    "with turn as materialized (select pg_advisory_xact_lock(hashtextextended($1::uuid::text || ':' || $2::text, 0)))"
+    f"with turn as materialized (select pg_advisory_xact_lock({_TURN.format(actor='$2::text')}) is not null as is_had)"
+)
+# Whoever has one actor's turn waits for no other's, so that one stuck actor delays none and no two wait for each other.
+_IN_TURNS = (
+    f"with turn as materialized (select set_config('lock_timeout', '{PATIENCE_MS}', true),"
+    f" bool_and(pg_try_advisory_xact_lock({_TURN.format(actor='actor_id')})) as is_had"
+    " from unnest($2::text[]) actor_id)"
 )
 
 
@@ -78,15 +88,28 @@ async def open_store(
 
 async def open_store_for_batch(tx: Tx, store_uid: UUID, actor_id: str) -> OpenStore | None:
     """As `open_store`, for what was authorised before: a pipeline's batch, an erasure or a swap. Opens shadows too."""
+    return await _open(tx, _IN_TURN, store_uid, actor_id)
+
+
+async def open_store_for_batches(tx: Tx, store_uid: UUID, actor_ids: Sequence[str]) -> OpenStore | None:
+    """As `open_store_for_batch`, for several actors: raises `Contended` where somebody else has the turn of one."""
+    if len(actor_ids) == 1:
+        return await open_store_for_batch(tx, store_uid, actor_ids[0])
+    return await _open(tx, _IN_TURNS, store_uid, actor_ids)
+
+
+async def _open(tx: Tx, turn: str, store_uid: UUID, actors: str | Sequence[str]) -> OpenStore | None:
     row = await tx.fetchrow(
-        f"{_IN_TURN} select s.workspace_id, s.options->>'language' as language"
+        f"{turn} select turn.is_had, s.workspace_id, s.options->>'language' as language"
         " from turn cross join memory_stores s where s.store_uid = $1 for key share of s",
         store_uid,
-        actor_id,
+        actors,
     ) or await tx.fetchrow(
-        f"{_IN_TURN} select s.workspace_id, s.language from turn cross join shadow_stores s where s.store_uid = $1"
-        " for key share of s",
+        f"{turn} select turn.is_had, s.workspace_id, s.language from turn cross join shadow_stores s"
+        " where s.store_uid = $1 for key share of s",
         store_uid,
-        actor_id,
+        actors,
     )
+    if row is not None and not row["is_had"]:
+        raise Contended
     return None if row is None else OpenStore(store_uid, row["workspace_id"], row["language"])

@@ -1,10 +1,12 @@
 """A distiller's batch, applied in one transaction; a repeat applies nothing and gets the first answer."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
+
+import asyncpg
 
 from libs.chassis.database import Database
 from libs.chassis.unit_of_work import Tx
@@ -25,12 +27,31 @@ from services.memory.domain import (
     plan,
 )
 from services.memory.indexing import Indexing
-from services.memory.store.access import open_store_for_batch
-from services.memory.store.epochs import HOLD_EPOCH
+from services.memory.store.access import open_store_for_batches
+from services.memory.store.epochs import HOLD_EPOCHS
 from services.memory.store.proofs import Proof
 from services.memory.store.rewriting import rewrite
 from services.memory.store.shadows import note_lines
 from services.memory.store.slots import Slots, Writer
+
+CHANGES_TOGETHER = 32
+
+
+def alike(batch: MemoriesDistilled) -> tuple[UUID, UUID, bool]:
+    """Batches for which this is the same may be applied together."""
+    return batch.store_uid, batch.session_store_uid, batch.rewound
+
+
+def first_together(batches: Sequence[MemoriesDistilled]) -> Sequence[MemoriesDistilled]:
+    """Those at the beginning that may be applied together: an actor has one, and they are quick."""
+    actors: set[str] = set()
+    changes = 0
+    for number, batch in enumerate(batches):
+        changes += len(batch.changes) + len(batch.rewrites)
+        if number and (batch.actor_id in actors or changes > CHANGES_TOGETHER):
+            return batches[:number]
+        actors.add(batch.actor_id)
+    return batches
 
 
 class Batches:
@@ -41,26 +62,34 @@ class Batches:
 
     async def apply(self, tx: Tx, batch: MemoriesDistilled, now: datetime) -> list[AppliedChange]:
         """What became of each change."""
-        if not (is_name(batch.actor_id) and is_name(batch.session_store_id)):
-            return all_of(batch.changes, "refused", "actor_id and session_store_id must be names of ours")
-        store = await open_store_for_batch(tx, batch.store_uid, batch.actor_id)
-        if store is None:
-            return all_of(batch.changes, "gone", "the memory store does not exist")
-        standing = await _standing(tx, batch)
-        if batch.source_epoch < standing.source_epoch:
-            return all_of(batch.changes, "erased", "the actor was erased in the session store")
-        if standing.outcomes is not None:
-            return standing.outcomes
-        if batch.memory_epoch < standing.memory_epoch:
-            return all_of(batch.changes, "erased", "the actor was erased in the memory store")
-        run_id = batch.run_id if batch.run_id is not None and abs(batch.run_id) <= INT64 else None
-        writer = Writer("DISTILLER", str(batch.pipeline_uid), batch.batch_id, run_id)
-        slots = await Slots.hold(tx, store, batch.actor_id, writer, self._indexing)
+        [outcomes] = await self.apply_all(tx, [batch], now)
+        return outcomes
+
+    async def apply_all(self, tx: Tx, batches: Sequence[MemoriesDistilled], now: datetime) -> list[list[AppliedChange]]:
+        """What became of the changes of each; they are `alike` and `first_together`.
+
+        Raises `Contended`, unless there is but one, where somebody else has the turn of an actor.
+        """
+        actor_ids = [each.actor_id for each in batches if _is_named(each)]
+        store = await open_store_for_batches(tx, batches[0].store_uid, actor_ids) if actor_ids else None
+        standings = {} if store is None else await _standings(tx, batches)
+        answers = [_answer(each, standings.get(each.batch_id)) for each in batches]
+        due = [batch for batch, answer in zip(batches, answers, strict=True) if answer is None]
+        if store is None or not due:
+            return [answer or [] for answer in answers]
+        writers = {each.actor_id: _writer(each) for each in due}
+        outcomes: list[list[AppliedChange]] = []
+        for batch, slots in zip(due, await Slots.hold_all(tx, store, writers, self._indexing), strict=True):
+            outcomes.append(await self._change(tx, slots, batch, now))
+        await _conclude(tx, due, outcomes)
+        applied = iter(outcomes)
+        return [next(applied) if answer is None else answer for answer in answers]
+
+    async def _change(self, tx: Tx, slots: Slots, batch: MemoriesDistilled, now: datetime) -> list[AppliedChange]:
         written: set[UUID] = set()
         outcomes = [await self._apply(slots, batch, change, now, written) for change in batch.changes]
         outcomes += [await rewrite(tx, slots, each, now, self._max_path_bytes) for each in batch.rewrites]
         await note_lines(tx, batch)
-        await _conclude(tx, batch, outcomes)
         return outcomes
 
     async def lacking(self, store_uid: UUID, batch_ids: Sequence[UUID]) -> list[UUID]:
@@ -155,21 +184,51 @@ class _Standing:
     outcomes: list[AppliedChange] | None
 
 
-async def _standing(tx: Tx, batch: MemoriesDistilled) -> _Standing:
-    """The source epoch is held, so that an erasure in the session store sees this batch whole or stops it."""
-    row = await tx.fetchrow(
-        f"with source as ({HOLD_EPOCH}) select source.epoch as source_epoch,"
-        " coalesce((select epoch from actor_epochs where store_uid = $3 and actor_id = $2), 0) as memory_epoch,"
-        " (select outcomes from batches where store_uid = $3 and batch_id = $4) as outcomes from source",
-        batch.session_store_uid,
-        batch.actor_id,
-        batch.store_uid,
-        batch.batch_id,
+async def _standings(tx: Tx, batches: Sequence[MemoriesDistilled]) -> dict[UUID, _Standing]:
+    """The source epochs are held, so that an erasure in the session store sees a batch whole or stops it."""
+    named = [each for each in batches if _is_named(each)]
+    rows = await tx.fetch(
+        f"with source as ({HOLD_EPOCHS}) select batch.batch_id, source.epoch as source_epoch,"
+        " coalesce(memory.epoch, 0) as memory_epoch, known.outcomes"
+        " from unnest($2::text[], $4::uuid[]) batch (actor_id, batch_id) join source using (actor_id)"
+        " left join actor_epochs memory on memory.store_uid = $3 and memory.actor_id = batch.actor_id"
+        " left join batches known on known.store_uid = $3 and known.batch_id = batch.batch_id",
+        batches[0].session_store_uid,
+        [each.actor_id for each in named],
+        batches[0].store_uid,
+        [each.batch_id for each in named],
     )
-    assert row is not None  # noqa: S101 - an upsert returns its row
+    return {row["batch_id"]: _standing(row) for row in rows}
+
+
+def _standing(row: asyncpg.Record) -> _Standing:
     told = row["outcomes"]
     outcomes = None if told is None else [AppliedChange(**each) for each in json.loads(told)]
     return _Standing(row["source_epoch"], row["memory_epoch"], outcomes)
+
+
+def _is_named(batch: MemoriesDistilled) -> bool:
+    return is_name(batch.actor_id) and is_name(batch.session_store_id)
+
+
+def _answer(batch: MemoriesDistilled, standing: _Standing | None) -> list[AppliedChange] | None:
+    """What became of a batch that is not to be applied; None for one that is."""
+    if not _is_named(batch):
+        return all_of(batch.changes, "refused", "actor_id and session_store_id must be names of ours")
+    if standing is None:
+        return all_of(batch.changes, "gone", "the memory store does not exist")
+    if batch.source_epoch < standing.source_epoch:
+        return all_of(batch.changes, "erased", "the actor was erased in the session store")
+    if standing.outcomes is not None:
+        return standing.outcomes
+    if batch.memory_epoch < standing.memory_epoch:
+        return all_of(batch.changes, "erased", "the actor was erased in the memory store")
+    return None
+
+
+def _writer(batch: MemoriesDistilled) -> Writer:
+    run_id = batch.run_id if batch.run_id is not None and abs(batch.run_id) <= INT64 else None
+    return Writer("DISTILLER", str(batch.pipeline_uid), batch.batch_id, run_id)
 
 
 def _proofs(batch: MemoriesDistilled, change: Change, at: datetime) -> list[Proof]:
@@ -188,31 +247,37 @@ def _proofs(batch: MemoriesDistilled, change: Change, at: datetime) -> list[Proo
     ]
 
 
-async def _conclude(tx: Tx, batch: MemoriesDistilled, outcomes: Sequence[AppliedChange]) -> None:
-    """Says how far each session of the batch is searchable, and keeps the answer for a repeat."""
+async def _conclude(tx: Tx, batches: Sequence[MemoriesDistilled], outcomes: Sequence[Sequence[AppliedChange]]) -> None:
+    """Says how far each session of the batches is searchable, and keeps the answers for a repeat."""
+    reached = [(batch, each) for batch in batches for each in _furthest(batch)]
+    reached.sort(key=lambda pair: pair[1].session_uid)
+    await tx.execute(
+        "with answered as (insert into batches (store_uid, batch_id, actor_id, outcomes)"
+        "  select $1, * from unnest($9::uuid[], $10::text[], $11::text[]))"
+        " insert into progress"
+        " (store_uid, session_store_uid, session_uid, session_store_id, session_id, actor_id, position)"
+        " select $1, $2, r.* from unnest($3::uuid[], $4::text[], $5::text[], $6::text[], $7::bigint[]) r"
+        " on conflict (store_uid, session_store_uid, session_uid)"
+        " do update set position = case when $8 then excluded.position"
+        "  else greatest(progress.position, excluded.position) end",
+        batches[0].store_uid,
+        batches[0].session_store_uid,
+        [each.session_uid for _, each in reached],
+        [batch.session_store_id for batch, _ in reached],
+        [each.session_id for _, each in reached],
+        [batch.actor_id for batch, _ in reached],
+        [min(max(0, each.through), INT64) for _, each in reached],
+        batches[0].rewound,
+        [batch.batch_id for batch in batches],
+        [batch.actor_id for batch in batches],
+        [json.dumps([each.model_dump() for each in changes]) for changes in outcomes],
+    )
+
+
+def _furthest(batch: MemoriesDistilled) -> Iterable[Range]:
     furthest: dict[UUID, Range] = {}
     for each in batch.ranges:
         known = furthest.get(each.session_uid)
         if is_name(each.session_id) and (known is None or each.through > known.through):
             furthest[each.session_uid] = each
-    ranges = sorted(furthest.values(), key=lambda each: each.session_uid)
-    await tx.execute(
-        "with answered as (insert into batches (store_uid, batch_id, actor_id, outcomes) values ($1, $9, $4, $10))"
-        " insert into progress"
-        " (store_uid, session_store_uid, session_uid, session_store_id, session_id, actor_id, position)"
-        " select $1, $2, r.session_uid, $3, r.session_id, $4, r.position"
-        " from unnest($5::uuid[], $6::text[], $7::bigint[]) r (session_uid, session_id, position)"
-        " on conflict (store_uid, session_store_uid, session_uid)"
-        " do update set position = case when $8 then excluded.position"
-        "  else greatest(progress.position, excluded.position) end",
-        batch.store_uid,
-        batch.session_store_uid,
-        batch.session_store_id,
-        batch.actor_id,
-        [each.session_uid for each in ranges],
-        [each.session_id for each in ranges],
-        [min(max(0, each.through), INT64) for each in ranges],
-        batch.rewound,
-        batch.batch_id,
-        json.dumps([each.model_dump() for each in outcomes]),
-    )
+    return furthest.values()

@@ -4,15 +4,18 @@ from uuid import UUID
 
 from libs.chassis.unit_of_work import Tx
 
-# The epoch of the actor $2 in the store $1, which nobody can raise before the transaction ends.
-HOLD_EPOCH = (
-    "insert into actor_epochs (store_uid, actor_id, epoch) values ($1, $2, 0)"
-    " on conflict (store_uid, actor_id) do update set epoch = actor_epochs.epoch returning epoch"
+# The epochs of the actors $2, each there once, in the store $1, which nobody can raise before the transaction ends.
+HOLD_EPOCHS = (
+    "insert into actor_epochs (store_uid, actor_id, epoch)"
+    " select $1, actor_id, 0 from unnest($2::text[]) actor_id order by actor_id"
+    " on conflict (store_uid, actor_id) do update set epoch = actor_epochs.epoch returning actor_id, epoch"
 )
 
 
 async def hold_epoch(tx: Tx, store_uid: UUID, actor_id: str) -> int:
-    return int(await tx.fetchval(HOLD_EPOCH, store_uid, actor_id))
+    row = await tx.fetchrow(HOLD_EPOCHS, store_uid, [actor_id])
+    assert row is not None  # noqa: S101 - an upsert returns its row
+    return int(row["epoch"])
 
 
 async def read_epoch(tx: Tx, store_uid: UUID, actor_id: str) -> int:

@@ -4,7 +4,7 @@ Lock order, everywhere: the actor's turn and the store (`access`), source epoch,
 Whoever holds that row holds all that the actor has: nothing else needs a lock and no two writers wait for each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
@@ -46,22 +46,43 @@ class Slots:
     @classmethod
     async def hold(cls, tx: Tx, store: OpenStore, actor_id: str, writer: Writer, indexing: Indexing) -> "Slots":
         """Holds the row of an actor whose turn it is; a new actor starts with the store's language."""
-        row = await tx.fetchrow(
-            "with held as (select actor_no, language, analysis_version from actor_stats"
-            "  where store_uid = $1 and actor_id = $2 for update),"
+        [slots] = await cls.hold_all(tx, store, {actor_id: writer}, indexing)
+        return slots
+
+    @classmethod
+    async def hold_all(
+        cls, tx: Tx, store: OpenStore, writers: Mapping[str, Writer], indexing: Indexing
+    ) -> list["Slots"]:
+        """As `hold`, for several actors, with who writes to each; in their order."""
+        rows = await tx.fetch(
+            "with held as (select actor_id, actor_no, language, analysis_version from actor_stats"
+            "  where store_uid = $1 and actor_id = any($2::text[]) order by actor_id for update),"
             " made as (insert into actor_stats (store_uid, actor_id, language, analysis_version)"
-            "  select $1, $2, $3, $4 where not exists (select from held)"
-            "  returning actor_no, language, analysis_version)"
+            "  select $1, wanted.actor_id, $3, $4 from unnest($2::text[]) wanted (actor_id)"
+            "  where not exists (select from held where held.actor_id = wanted.actor_id)"
+            "  returning actor_id, actor_no, language, analysis_version)"
             " select * from held union all select * from made",
             store.store_uid,
-            actor_id,
+            list(writers),
             store.language or indexing.language,
             indexing.version,
         )
-        assert row is not None  # noqa: S101 - nobody else makes it meanwhile
-        if row["analysis_version"] != indexing.version:
-            await reindex(tx, store.store_uid, actor_id, row["actor_no"], row["language"], indexing)
-        return cls(tx, store.store_uid, actor_id, row["actor_no"], row["language"], writer, indexing)
+        held = {row["actor_id"]: row for row in rows}
+        for actor_id, row in held.items():
+            if row["analysis_version"] != indexing.version:
+                await reindex(tx, store.store_uid, actor_id, row["actor_no"], row["language"], indexing)
+        return [
+            cls(
+                tx,
+                store.store_uid,
+                actor_id,
+                held[actor_id]["actor_no"],
+                held[actor_id]["language"],
+                writer,
+                indexing,
+            )
+            for actor_id, writer in writers.items()
+        ]
 
     async def at(self, path: str, session_id: str | None) -> Entry | None:
         """The slot at a path, retired or not."""
