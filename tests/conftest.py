@@ -1,4 +1,4 @@
-"""Servers for the whole suite; what belongs to one service is in `tests/support`."""
+"""Servers for the whole suite, and what tests of several folders need of a service."""
 
 import gc
 import os
@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from libs.chassis import logs
+from tests.support.memory import Memory, memory_service
 from tests.support.servers import NatsServer, PostgresServer, nats_server, postgres_server
+from tests.support.service import Keys, key_directory
 from tests.support.standalone import StandaloneProcess, standalone_process
 
 SETTING_PREFIXES = ("MEMSTREAM_", "DATABASE_URL", "NATS_URL", "OPENAI_")
@@ -47,6 +49,18 @@ async def postgres() -> AsyncIterator[PostgresServer]:
 async def nats() -> AsyncIterator[NatsServer]:
     async with nats_server() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def keys() -> Iterator[Keys]:
+    with key_directory() as keys:
+        yield keys
+
+
+@pytest.fixture
+async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
+    async with memory_service(postgres, keys) as memory:
+        yield memory
 
 
 @pytest.fixture(scope="session")

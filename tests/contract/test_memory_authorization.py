@@ -1,6 +1,5 @@
 """Who may call what: one row for every endpoint of the OpenAPI document, and none too many."""
 
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,9 +7,7 @@ import pytest
 
 from libs.contracts.ids import uuid7
 from libs.contracts.routes import BASE, owner_of
-from tests.support.memory import STORES, Memory, memory_service
-from tests.support.servers import PostgresServer
-from tests.support.service import Keys, key_directory
+from tests.support.memory import STORES, Memory
 
 CALLERS = ("creator", "writer", "reader", "admin", "stranger", "foreigner", "nobody")
 STORE = f"{STORES}/{{store_id}}"
@@ -58,18 +55,6 @@ TABLE: dict[tuple[str, str], Row] = {
     ("POST", f"{PARKED}/{{parked_id}}:redrive"): Row("admin"),
     ("DELETE", f"{PARKED}/{{parked_id}}"): Row("admin"),
 }
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
-
-
-@pytest.fixture
-async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
-    async with memory_service(postgres, keys) as memory:
-        yield memory
 
 
 def header(memory: Memory, caller: str) -> dict[str, str]:

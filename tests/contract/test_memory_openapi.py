@@ -1,27 +1,13 @@
 """The OpenAPI document says what the service answers: every answer here is held against its schema."""
 
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from services.memory.app import build
-from tests.support.memory import STORES, Distiller, Memory, memory_service, said, settings
-from tests.support.servers import PostgresServer
-from tests.support.service import Keys, key_directory
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
-
-
-@pytest.fixture
-async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
-    async with memory_service(postgres, keys) as memory:
-        yield memory
+from tests.support.memory import STORES, Distiller, Memory, said, settings
+from tests.support.service import Keys
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """The published client, unmodified, against the memory service behind a real HTTP server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
 import pytest
@@ -13,16 +13,10 @@ from databricks.sdk.service import agentkit
 from services.memory.app import REVISIONS, build
 from tests.support.memory import settings
 from tests.support.servers import PostgresServer
-from tests.support.service import Keys, database, key_directory, served
+from tests.support.service import Keys, database, served
 
 T = TypeVar("T")
 Entry = agentkit.ManagedMemoryEntry
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
 
 
 @pytest.fixture

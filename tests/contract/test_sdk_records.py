@@ -5,7 +5,7 @@ the reason.
 """
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from services.memory.app import build as memory
 from services.session.app import build as session
 from services.session.settings import SessionSettings
 from tests.support.memory import settings
-from tests.support.service import Keys, key_directory
+from tests.support.service import Keys
 
 NOWHERE = SecretStr("nowhere://unused")
 
@@ -92,12 +92,6 @@ READ = (
     Read(records.ExtractedMemory, ("distiller/ExtractedEntry",)),
 )
 WITHOUT_A_SCHEMA = {records.MemoryChange: "an event of a stream, which OpenAPI cannot describe"}
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
 
 
 @pytest.fixture(scope="module")

@@ -1,28 +1,15 @@
 """What several files need, in one place. A file's own fixture of the same name goes first."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 
-from tests.support.memory import Distiller, Memory, memory_service
+from tests.support.memory import Distiller, Memory
 from tests.support.scripted_model import ScriptedModel, scripted_model
 from tests.support.servers import NatsServer, PostgresServer
-from tests.support.service import Keys, key_directory
 from tests.support.system import Open, System, system
-
-
-@pytest.fixture(scope="module")
-def keys() -> Iterator[Keys]:
-    with key_directory() as keys:
-        yield keys
-
-
-@pytest.fixture
-async def memory(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
-    async with memory_service(postgres, keys) as memory:
-        yield memory
 
 
 @pytest.fixture
