@@ -22,6 +22,7 @@ from libs.contracts.ids import uuid7
 from services.memory.indexing import Indexing
 from services.memory.store.access import STORE, Forbidden, StoreGone, open_store, open_store_for_batch
 from services.memory.store.epochs import raise_epoch
+from services.memory.store.purge import BY_ACTOR_ID, BY_ACTOR_NO
 from services.memory.store.records import ENTRY_COLUMNS, entry_from
 from services.memory.store.repeats import ERASED_COLUMNS, strip_repeats
 from services.memory.store.shadows import shadows_of
@@ -29,17 +30,6 @@ from services.memory.store.slots import Slots, Writer
 
 ANNOUNCED_AT_ONCE = 100
 ERASER = Writer("ERASURE", "erasure")
-# Children first: a cascade would look for them row by row.
-OF_AN_ACTOR = (
-    "version_evidence",
-    "entry_versions",
-    "entries",
-    "progress",
-    "shadow_lines",
-    "batches",
-    "changes",
-    "parked_messages",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +184,10 @@ async def _drop_actor(tx: Tx, slots: Slots) -> int:
         BatchesApplied.subject,
         f'"store_uid":"{store_uid}","actor_id":{json.dumps(actor_id, ensure_ascii=False)}',
     )
-    for table in ("entry_terms", "entry_vectors"):
+    for table in BY_ACTOR_NO:
         await tx.execute(f"delete from {table} where store_uid = $1 and actor_no = $2", store_uid, slots.actor_no)
     removed = 0
-    for table in OF_AN_ACTOR:
+    for table in BY_ACTOR_ID:
         gone = await tx.execute(
             f"delete from {table} where store_uid = $1 and actor_id = $2",
             store_uid,

@@ -3,9 +3,9 @@
 from libs.chassis.housekeeping import BATCH, Pass
 from libs.chassis.unit_of_work import Tx
 
-TABLES = (
-    "entry_terms",
-    "entry_vectors",
+# Of an actor, by its column; children first: a cascade would look for them row by row.
+BY_ACTOR_NO = ("entry_terms", "entry_vectors")
+BY_ACTOR_ID = (
     "version_evidence",
     "entry_versions",
     "entries",
@@ -13,12 +13,16 @@ TABLES = (
     "shadow_lines",
     "batches",
     "changes",
+    "parked_messages",
+)
+TABLES = (
+    *BY_ACTOR_NO,
+    *BY_ACTOR_ID,
     "change_horizons",
     "erasures",
     "actor_stats",
     "actor_epochs",
     "idempotency_keys",
-    "parked_messages",
 )
 
 
