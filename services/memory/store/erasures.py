@@ -22,6 +22,7 @@ from libs.contracts.ids import uuid7
 from services.memory.indexing import Indexing
 from services.memory.store.access import STORE, Forbidden, StoreGone, open_store, open_store_for_batch
 from services.memory.store.epochs import raise_epoch
+from services.memory.store.proofs import OF_VERSION
 from services.memory.store.purge import BY_ACTOR_ID, BY_ACTOR_NO
 from services.memory.store.records import ENTRY_COLUMNS, entry_from
 from services.memory.store.repeats import ERASED_COLUMNS, strip_repeats
@@ -221,9 +222,7 @@ async def _forget(tx: Tx, slots: Slots, session_store_uid: UUID) -> int:
     entries = [entry_from(row) for row in touched]
     gone = await tx.fetch(
         "delete from entry_versions v where v.store_uid = $1 and v.actor_id = $2 and v.entry_uid = any($3::uuid[])"
-        " and v.is_derived and not exists (select from version_evidence x where x.store_uid = v.store_uid"
-        " and x.actor_id = v.actor_id and x.entry_uid = v.entry_uid and x.version = v.version)"
-        f" returning {ERASED_COLUMNS}",
+        f" and v.is_derived and not exists (select from {OF_VERSION}) returning {ERASED_COLUMNS}",
         store_uid,
         actor_id,
         [entry.entry_uid for entry in entries],

@@ -18,13 +18,23 @@ PROOFS = (
     " 'session_store_id', x.session_store_id, 'session_uid', x.session_uid, 'session_id', x.session_id,"
     " 'positions', x.positions, 'said_by', x.said_by, 'said_at', x.said_at) order by x.said_at desc, x.evidence_uid)"
 )
-_INSERT = (
+INSERT_EVIDENCE = (
     "insert into version_evidence (store_uid, evidence_uid, actor_id, entry_uid, version, session_store_uid,"
     " session_store_id, session_uid, session_id, positions, said_by, said_at)"
 )
+# The evidence `x` given to the version `h` of the actor $2 in the store $1.
+GIVEN = (
+    "$1, gen_random_uuid(), $2, h.entry_uid, h.version, x.session_store_uid, x.session_store_id, x.session_uid,"
+    " x.session_id, x.positions, x.said_by, x.said_at"
+)
+# That of a version `v`; for a select or an EXISTS.
+OF_VERSION = (
+    "version_evidence x where x.store_uid = v.store_uid and x.actor_id = v.actor_id"
+    " and x.entry_uid = v.entry_uid and x.version = v.version"
+)
 # Evidence from `proofs_json`: $1 store, $2 actor, $3 entry, $4 version.
 INSERT_PROOFS = (
-    f"{_INSERT} select $1, p.evidence_uid, $2, $3, $4, p.session_store_uid, p.session_store_id, p.session_uid,"
+    f"{INSERT_EVIDENCE} select $1, p.evidence_uid, $2, $3, $4, p.session_store_uid, p.session_store_id, p.session_uid,"
     " p.session_id, p.positions, p.said_by, p.said_at"
     " from jsonb_to_recordset({proofs}::jsonb) p (evidence_uid uuid, session_store_uid uuid, session_store_id text,"
     " session_uid uuid, session_id text, positions bigint[], said_by text, said_at timestamptz)"
@@ -69,26 +79,15 @@ async def support(tx: Tx, slot: Entry, store_uid: UUID, version: int, proofs: Se
 
 async def carry(tx: Tx, entry: Entry, store_uid: UUID, *, source: int) -> None:
     """The entry's newest version rests on what `source` rests on."""
-    await tx.execute(
-        f"{_INSERT} select store_uid, gen_random_uuid(), actor_id, entry_uid, $5, session_store_uid, session_store_id,"
-        " session_uid, session_id, positions, said_by, said_at from version_evidence"
-        " where store_uid = $1 and actor_id = $2 and entry_uid = $3 and version = $4",
-        store_uid,
-        entry.actor_id,
-        entry.entry_uid,
-        source,
-        entry.version,
-    )
+    await carry_all(tx, store_uid, entry.actor_id, [(entry, source)])
 
 
 async def carry_all(tx: Tx, store_uid: UUID, actor_id: str, carried: Sequence[tuple[Entry, int]]) -> None:
     """As `carry`, of many entries, each with its `source`."""
     await tx.execute(
-        f"{_INSERT} select $1, gen_random_uuid(), $2, c.entry_uid, c.version, x.session_store_uid, x.session_store_id,"
-        " x.session_uid, x.session_id, x.positions, x.said_by, x.said_at"
-        " from unnest($3::uuid[], $4::int[], $5::int[]) c (entry_uid, version, source)"
+        f"{INSERT_EVIDENCE} select {GIVEN} from unnest($3::uuid[], $4::int[], $5::int[]) h (entry_uid, version, source)"
         " cross join lateral (select * from version_evidence where store_uid = $1 and actor_id = $2"
-        "  and entry_uid = c.entry_uid and version = c.source offset 0) x",
+        "  and entry_uid = h.entry_uid and version = h.source offset 0) x",
         store_uid,
         actor_id,
         [entry.entry_uid for entry, _ in carried],

@@ -12,6 +12,7 @@ import asyncpg
 
 from libs.chassis.unit_of_work import Tx
 from services.memory.domain import Value
+from services.memory.store.proofs import OF_VERSION
 from services.memory.store.records import VERSION_COLUMNS, value_from
 
 Words = str | date
@@ -23,10 +24,6 @@ REPEATS = (
 )
 # What an erasure has to know of a version `v`.
 ERASED_COLUMNS = f"v.entry_uid, v.is_derived, {VERSION_COLUMNS}"
-_SUPPORTED = (
-    "exists (select from version_evidence x where x.store_uid = v.store_uid and x.actor_id = v.actor_id"
-    " and x.entry_uid = v.entry_uid and x.version = v.version) as supported"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +39,7 @@ async def strip_repeats(tx: Tx, store_uid: UUID, actor_id: str, gone: Sequence[a
     Words that something left says too stay. Returns how many versions went since nothing of theirs was left.
     """
     rows = await tx.fetch(
-        f"select {ERASED_COLUMNS}, {_SUPPORTED} from entry_versions v"
+        f"select {ERASED_COLUMNS}, exists (select from {OF_VERSION}) as supported from entry_versions v"
         " where v.store_uid = $1 and v.actor_id = $2 and v.entry_uid = any($3::uuid[])",
         store_uid,
         actor_id,

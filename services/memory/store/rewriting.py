@@ -15,6 +15,7 @@ from libs.contracts.events import AppliedChange, Change, Rewrite
 from libs.contracts.limits import REWRITABLE_BYTES
 from libs.contracts.requests import ReadEntries, StoredEntry
 from services.memory.domain import DREAMER, Addition, Entry, Value, change_problem, next_moment
+from services.memory.store.proofs import GIVEN, INSERT_EVIDENCE
 from services.memory.store.records import ENTRY_COLUMNS, entry_from
 from services.memory.store.repeats import REPEATS
 from services.memory.store.slots import Slots
@@ -166,14 +167,11 @@ async def _inherit(tx: Tx, slots: Slots, sources: Sequence[Entry], heirs: Sequen
         "  from unnest($5::uuid[], $6::int[]) h (entry_uid, version)"
         "  where v.store_uid = $1 and v.actor_id = $2 and v.entry_uid = h.entry_uid and v.version = h.version"
         "   and v.valid_from = $8)"
-        " insert into version_evidence (store_uid, evidence_uid, actor_id, entry_uid, version, session_store_uid,"
-        "  session_store_id, session_uid, session_id, positions, said_by, said_at)"
-        " select distinct on (h.entry_uid, p.session_uid, p.positions) $1, gen_random_uuid(), $2, h.entry_uid,"
-        "  h.version, p.session_store_uid, p.session_store_id, p.session_uid, p.session_id, p.positions, p.said_by,"
-        "  p.said_at from source p cross join unnest($5::uuid[], $6::int[]) h (entry_uid, version)"
-        " where not exists (select from version_evidence x where x.store_uid = $1 and x.actor_id = $2"
-        "  and x.entry_uid = h.entry_uid and x.version = h.version and x.session_uid = p.session_uid"
-        "  and x.positions @> p.positions)",
+        f" {INSERT_EVIDENCE} select distinct on (h.entry_uid, x.session_uid, x.positions) {GIVEN}"
+        " from source x cross join unnest($5::uuid[], $6::int[]) h (entry_uid, version)"
+        " where not exists (select from version_evidence y where y.store_uid = $1 and y.actor_id = $2"
+        "  and y.entry_uid = h.entry_uid and y.version = h.version and y.session_uid = x.session_uid"
+        "  and y.positions @> x.positions)",
         slots.store_uid,
         slots.actor_id,
         [entry.entry_uid for entry in sources],

@@ -18,6 +18,7 @@ from services.memory.indexing import Indexing
 from services.memory.store.access import OpenStore, open_store_for_batch
 from services.memory.store.epochs import hold_epoch, raise_epoch, read_epoch
 from services.memory.store.many import Saved, save_all
+from services.memory.store.proofs import GIVEN, INSERT_EVIDENCE
 from services.memory.store.records import ENTRY_COLUMNS, entry_from
 from services.memory.store.rewriting import LAST_SAID, NEXT_MOMENT
 from services.memory.store.rows import Writer
@@ -245,10 +246,7 @@ def _retired(slot: Entry, last_said: datetime, now: datetime) -> Saved:
 async def _inherit(tx: Tx, wanted: SwapMemories, written: list[tuple[Entry, Entry]]) -> None:
     """What was written rests on the lines that the shadow's entries rest on."""
     await tx.execute(
-        "insert into version_evidence (store_uid, evidence_uid, actor_id, entry_uid, version, session_store_uid,"
-        " session_store_id, session_uid, session_id, positions, said_by, said_at)"
-        " select $1, gen_random_uuid(), $2, h.entry_uid, h.version, x.session_store_uid, x.session_store_id,"
-        " x.session_uid, x.session_id, x.positions, x.said_by, x.said_at"
+        f"{INSERT_EVIDENCE} select {GIVEN}"
         " from unnest($4::uuid[], $5::int[], $6::uuid[]) h (entry_uid, version, source)"
         " cross join lateral (select * from entries where store_uid = $3 and entry_uid = h.source offset 0) e"
         f" cross join lateral (select x.* from {_RESTS_ON}) x"

@@ -14,17 +14,14 @@ from libs.chassis.errors import InvalidParameter
 from services.memory.domain import Entry, Version
 from services.memory.store.access import STORE, permitted
 from services.memory.store.entries import Filter, missing
-from services.memory.store.proofs import PROOFS, Proof, proofs_from
+from services.memory.store.proofs import OF_VERSION, PROOFS, Proof, proofs_from
 from services.memory.store.records import VERSION_COLUMNS, Found, entry_from, version_from
 
 SEARCHED_VERSIONS = 20_000
 SEARCHED_BYTES = 64 * 1024 * 1024
 FOREVER = datetime.max.replace(tzinfo=UTC)
 
-_PROOFS = (
-    f"(select {PROOFS} from version_evidence x where x.store_uid = v.store_uid and x.actor_id = v.actor_id"
-    " and x.entry_uid = v.entry_uid and x.version = v.version) as evidence"
-)
+_PROOFS = f"(select {PROOFS} from {OF_VERSION}) as evidence"
 # The version of each entry that held at $5, as known at $6.
 _HELD = (
     f"select {VERSION_COLUMNS}, v.store_uid, v.actor_id, v.entry_uid from entry_versions v"
