@@ -30,7 +30,7 @@ from services.distiller.replays import Replayer
 from services.distiller.restored import Restored
 from services.distiller.runs import Runner
 from services.distiller.settings import DistillerSettings
-from services.distiller.store import Batches, Consolidations, Lanes, Pipelines, ReplayActors, Replays, Runs
+from services.distiller.store import Batches, Consolidations, Lanes, Pipelines, ReplayActors, Replays, Runs, Usage
 from services.distiller.store import replays as replays_store
 from services.distiller.store import runs as runs_store
 from services.distiller.store.batches import expired
@@ -52,9 +52,10 @@ def build(
     bus, unit_of_work = chassis.bus, chassis.unit_of_work
     pipelines, lanes = Pipelines(chassis.database), Lanes(chassis.database)
     batches, runs = Batches(chassis.database, settings.consolidate_after), Runs(chassis.database)
+    usage = Usage(chassis.database)
 
     reader, creators = Reader(settings, bus.ask), Access(bus.ask, models)
-    paid = PaidAnswers(batches, lanes, unit_of_work, counted)
+    paid = PaidAnswers(batches, usage, lanes, unit_of_work, counted)
     consolidator = Consolidator(
         Consolidations(chassis.database), batches, paid, chassis.relay, bus.ask, settings.batch_tokens, counted
     )
@@ -92,7 +93,7 @@ def build(
         Pass("purge_gone_stores", purge_gone_stores),
     )
 
-    extractor = Extractor(reader, batches, lanes, unit_of_work, counted, bus.ask, settings.extraction_timeout_s)
+    extractor = Extractor(reader, usage, lanes, unit_of_work, counted, bus.ask, settings.extraction_timeout_s)
     authorization = Authorization(bus.ask)
     access = PipelineAccess(pipelines, authorization)
     limits = settings.limits
@@ -101,7 +102,7 @@ def build(
             limits, models, pipelines, lanes, replays, runner, sweeper, workers, unit_of_work, authorization, access
         ),
         RunApi(runs, runner, unit_of_work, access),
-        LaneApi(models, lanes, batches, workers, access),
+        LaneApi(models, lanes, usage, workers, access),
         ExtractionApi(limits, models, authorization, extractor),
         RepairApi(pipelines, sweeper, restored),
         ReplayApi(replays, actors, replayer, unit_of_work, authorization, access),

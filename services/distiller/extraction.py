@@ -25,8 +25,8 @@ from services.distiller.domain import (
 from services.distiller.llm import Failed, Model, parse
 from services.distiller.metrics import Metrics
 from services.distiller.reading import Reader
-from services.distiller.store import Batches, Lanes
-from services.distiller.store.batches import Spent
+from services.distiller.store import Lanes, Usage
+from services.distiller.store.usage import Spent
 
 NO_PIPELINE = UUID(int=0)
 APPLY_TIMEOUT_S = 10.0
@@ -65,7 +65,7 @@ class Extractor:
     def __init__(
         self,
         reader: Reader,
-        batches: Batches,
+        usage: Usage,
         lanes: Lanes,
         unit_of_work: UnitOfWork,
         metrics: Metrics,
@@ -73,7 +73,7 @@ class Extractor:
         timeout_s: float,
     ) -> None:
         self._reader = reader
-        self._batches = batches
+        self._usage = usage
         self._lanes = lanes
         self._unit_of_work = unit_of_work
         self._metrics = metrics
@@ -144,7 +144,7 @@ class Extractor:
         self._metrics.count(spent)
         pair = part_of(wanted.session_store_uid, str(wanted.memory_store_uid))
         async with self._unit_of_work.begin() as tx:
-            await self._batches.book(tx, wanted.workspace_id, pair, spent)
+            await self._usage.book(tx, wanted.workspace_id, pair, spent)
         if recovered:
             self._metrics.breaker_open.labels(model.name).set(0)
             await self._lanes.wake_provider(model.provider)

@@ -24,7 +24,7 @@ from services.distiller.answer import Answer, AskedLine, KnownEntry
 from services.distiller.domain import LaneFailure, ProviderFailure, Truncated
 from services.distiller.extractive import extracted
 from services.distiller.settings import DistillerSettings
-from services.distiller.store.batches import Spent
+from services.distiller.store.usage import Spent
 
 BUILTIN = "builtin.extractive"
 MAX_TOKENS = 10**9

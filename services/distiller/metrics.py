@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from services.distiller.store.batches import Spent
+from services.distiller.store.usage import Spent
 
 
 class Metrics:

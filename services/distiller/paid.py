@@ -10,12 +10,15 @@ from libs.contracts.ids import uuid7
 from services.distiller.domain import Lease, OverBudget, Pipeline, ProviderFailure
 from services.distiller.llm import Failed, Model, Reply
 from services.distiller.metrics import Metrics
-from services.distiller.store import Batches, Lanes
+from services.distiller.store import Batches, Lanes, Usage
 
 
 class PaidAnswers:
-    def __init__(self, batches: Batches, lanes: Lanes, unit_of_work: UnitOfWork, metrics: Metrics) -> None:
+    def __init__(
+        self, batches: Batches, usage: Usage, lanes: Lanes, unit_of_work: UnitOfWork, metrics: Metrics
+    ) -> None:
         self._batches = batches
+        self._usage = usage
         self._lanes = lanes
         self._unit_of_work = unit_of_work
         self._metrics = metrics
@@ -37,14 +40,14 @@ class PaidAnswers:
                 self._metrics.breaker_open.labels(model.name).set(1)
             self._metrics.count(failed.spent)
             async with self._unit_of_work.begin() as tx:
-                await self._batches.spend(tx, lease.pipeline, failed.spent)
+                await self._usage.spend(tx, lease.pipeline, failed.spent)
             await self._batches.drop(batch_id)
             if failed.recovered:
                 await self._recovered(model)
             raise failed.cause from None
         async with self._unit_of_work.begin() as tx:
             await self._batches.answered(tx, batch_id, reply.text, reply.spent)
-            await self._batches.spend(tx, lease.pipeline, reply.spent)
+            await self._usage.spend(tx, lease.pipeline, reply.spent)
         self._metrics.count(reply.spent)
         if reply.recovered:
             await self._recovered(model)
@@ -52,7 +55,7 @@ class PaidAnswers:
 
     async def _check_budget(self, pipeline: Pipeline) -> None:
         budget = pipeline.daily_token_budget
-        if budget is not None and await self._batches.tokens_today(pipeline.payer_uid) >= budget:
+        if budget is not None and await self._usage.tokens_today(pipeline.payer_uid) >= budget:
             raise OverBudget(f"the daily_token_budget of {budget} is spent")
 
     async def _recovered(self, model: Model) -> None:

@@ -21,17 +21,17 @@ from services.distiller.api.shapes import (
 )
 from services.distiller.lanes import LaneWorkers
 from services.distiller.llm import Models
-from services.distiller.store import Batches, Lanes
+from services.distiller.store import Lanes, Usage
 from services.distiller.store.lanes import LaneState
 
 
 class LaneApi:
     def __init__(
-        self, models: Models, lanes: Lanes, batches: Batches, workers: LaneWorkers, access: PipelineAccess
+        self, models: Models, lanes: Lanes, usage: Usage, workers: LaneWorkers, access: PipelineAccess
     ) -> None:
         self._models = models
         self._lanes = lanes
-        self._batches = batches
+        self._usage = usage
         self._workers = workers
         self._access = access
 
@@ -79,7 +79,7 @@ class LaneApi:
     ) -> UsageList:
         """Calls and tokens by day (UTC), model and outcome, failed calls too; both ends are included."""
         pipeline = await self._access.managed(pipeline_id, caller)
-        rows = await self._batches.usage(pipeline.pipeline_uid, since, until)
+        rows = await self._usage.of_pipeline(pipeline.pipeline_uid, since, until)
         return UsageList.of(rows, self._models)
 
     async def workspace_usage(
@@ -90,5 +90,5 @@ class LaneApi:
     ) -> UsageList:
         """What a workspace has spent: all its pipelines, deleted ones too, and its extractions."""
         caller.require_admin()
-        rows = await self._batches.workspace_usage(caller.workspace_id, since, until)
+        rows = await self._usage.of_workspace(caller.workspace_id, since, until)
         return UsageList.of(rows, self._models)

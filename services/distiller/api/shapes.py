@@ -14,10 +14,10 @@ from libs.contracts.routes import MEMORY_STORES, SESSION_STORES
 from services.distiller.domain import Pipeline, Trigger
 from services.distiller.llm import Models
 from services.distiller.store import LaneView, Replay, Run
-from services.distiller.store.batches import UsageRow
 from services.distiller.store.lanes import LaneState
 from services.distiller.store.replays import Counts, ReplayState
 from services.distiller.store.runs import RunState
+from services.distiller.store.usage import UsageRow
 
 Size = Annotated[str | None, Query(alias="page_size")]
 Token = Annotated[str | None, Query(alias="page_token")]

@@ -6,6 +6,7 @@ from services.distiller.store.lanes import Lanes, LaneView, Mark
 from services.distiller.store.pipelines import Pipelines
 from services.distiller.store.replays import Replay, ReplayActors, Replays
 from services.distiller.store.runs import Run, Runs
+from services.distiller.store.usage import Usage
 
 __all__ = [
     "Batches",
@@ -19,4 +20,5 @@ __all__ = [
     "Replays",
     "Run",
     "Runs",
+    "Usage",
 ]

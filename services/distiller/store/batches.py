@@ -7,7 +7,7 @@ killed worker does not pay again; what memory has not answered is sent again und
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from uuid import UUID
 
 from pydantic import BaseModel, TypeAdapter
@@ -19,6 +19,7 @@ from libs.chassis.together import Together
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import MemoriesDistilled, Range
 from services.distiller.domain import Fenced, Lease, Overlaps, Pipeline, Question
+from services.distiller.store.usage import Spent
 
 AT_ONCE = 100
 UNDER_WAY = 2
@@ -119,26 +120,6 @@ batch as (
 told as (insert into outbox (message_id, subject, payload) select $10, $11, $8 from lane)
 select 1 from lane
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What a call of a model cost, whether or not it helped."""
-
-    model: str
-    outcome: str
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class UsageRow:
-    day: date
-    model: str
-    outcome: str
-    calls: int
-    prompt_tokens: int
-    completion_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,61 +362,6 @@ class Batches:
             limit,
         )
         return [Emitted(**row) for row in rows]
-
-    async def tokens_today(self, pipeline_uid: UUID) -> int:
-        """What the calls of a pipeline have cost since midnight UTC."""
-        return int(
-            await self._database.fetchval(
-                "select coalesce(sum(prompt_tokens + completion_tokens), 0) from usage"
-                " where pipeline_uid = $1 and day = (now() at time zone 'UTC')::date",
-                pipeline_uid,
-            )
-        )
-
-    async def usage(self, pipeline_uid: UUID, since: date | None, until: date | None) -> list[UsageRow]:
-        """The newest day first."""
-        rows = await self._database.fetch(
-            "select day, model, outcome, calls, prompt_tokens, completion_tokens from usage where pipeline_uid = $1"
-            " and ($2::date is null or day >= $2) and ($3::date is null or day <= $3)"
-            " order by day desc, model, outcome limit 10000",
-            pipeline_uid,
-            since,
-            until,
-        )
-        return [UsageRow(**row) for row in rows]
-
-    async def workspace_usage(self, workspace_id: int, since: date | None, until: date | None) -> list[UsageRow]:
-        """Of all pipelines, deleted ones too, and of extractions; the newest day first."""
-        rows = await self._database.fetch(
-            "select day, model, outcome, sum(calls)::bigint as calls, sum(prompt_tokens)::bigint as prompt_tokens,"
-            " sum(completion_tokens)::bigint as completion_tokens from usage where workspace_id = $1"
-            " and ($2::date is null or day >= $2) and ($3::date is null or day <= $3)"
-            " group by day, model, outcome order by day desc, model, outcome limit 10000",
-            workspace_id,
-            since,
-            until,
-        )
-        return [UsageRow(**row) for row in rows]
-
-    async def spend(self, tx: Tx, pipeline: Pipeline, spent: Spent) -> None:
-        """Books a call on its pipeline and day (UTC)."""
-        await self.book(tx, pipeline.workspace_id, pipeline.payer_uid, spent)
-
-    async def book(self, tx: Tx, workspace_id: int, uid: UUID, spent: Spent) -> None:
-        """Books a call on a workspace, on whatever `uid` names there, and on the day (UTC)."""
-        await tx.execute(
-            "insert into usage as u (pipeline_uid, day, model, outcome, workspace_id, calls, prompt_tokens,"
-            " completion_tokens) values ($1, (now() at time zone 'UTC')::date, $2, $3, $4, 1, $5, $6)"
-            " on conflict (pipeline_uid, day, model, outcome) do update set calls = u.calls + 1,"
-            " prompt_tokens = u.prompt_tokens + excluded.prompt_tokens,"
-            " completion_tokens = u.completion_tokens + excluded.completion_tokens",
-            uid,
-            spent.model,
-            spent.outcome,
-            workspace_id,
-            spent.prompt_tokens,
-            spent.completion_tokens,
-        )
 
     async def forget_actor(self, tx: Tx, memory_store_uid: UUID, actor_id: str) -> int:
         """Drops an actor's batches for a memory store, and frees the lanes that waited for them."""
