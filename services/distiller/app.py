@@ -30,11 +30,21 @@ from services.distiller.replays import Replayer
 from services.distiller.restored import Restored
 from services.distiller.runs import Runner
 from services.distiller.settings import DistillerSettings
-from services.distiller.store import Batches, Consolidations, Lanes, Pipelines, ReplayActors, Replays, Runs, Usage
+from services.distiller.store import (
+    Batches,
+    Consolidations,
+    Erasures,
+    Lanes,
+    Pipelines,
+    ReplayActors,
+    Replays,
+    Runs,
+    Usage,
+)
 from services.distiller.store import replays as replays_store
 from services.distiller.store import runs as runs_store
 from services.distiller.store.batches import expired
-from services.distiller.store.lanes import purge_gone_stores
+from services.distiller.store.erasures import purge_gone_stores
 from services.distiller.sweep import Sweeper
 
 RUN_STEP_S = 0.5
@@ -67,7 +77,7 @@ def build(
     sweeper = Sweeper(settings, pipelines, lanes, workers, bus.ask, restored, counted)
     replayer = Replayer(settings.replay_actors, replays, actors, pipelines, workers, unit_of_work, creators, bus.ask)
     unanswered = Unanswered(batches, unit_of_work, counted, settings.unanswered_after_s)
-    handlers = Handlers(pipelines, lanes, batches, replays, workers, chassis.parked, unit_of_work, counted)
+    handlers = Handlers(pipelines, lanes, batches, replays, Erasures(), workers, chassis.parked, unit_of_work, counted)
 
     bus.consume(events.ItemsAppended, handlers.on_items_appended)
     bus.consume(events.BatchesApplied, handlers.on_batches_applied)

@@ -1,5 +1,8 @@
 """What the distiller does when something happened elsewhere."""
 
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
 from libs.chassis.outbox import OutboxRow
 from libs.chassis.parked import ParkedMessages
 from libs.chassis.unit_of_work import Tx, UnitOfWork
@@ -20,7 +23,7 @@ from libs.contracts.requests import HastenLane, LaneHastened
 from services.distiller.domain import AGAIN_LIMIT
 from services.distiller.lanes import LaneWorkers
 from services.distiller.metrics import Metrics
-from services.distiller.store import Batches, Lanes, Mark, Pipelines, Replays
+from services.distiller.store import Batches, Erasures, Lanes, Mark, Pipelines, Replays
 from services.distiller.store.batches import Emitted
 
 STORE_DELETED = "NOT_FOUND: the {} store was deleted; another needs a pipeline of its own"
@@ -33,6 +36,7 @@ class Handlers:
         lanes: Lanes,
         batches: Batches,
         replays: Replays,
+        erasures: Erasures,
         workers: LaneWorkers,
         parked: ParkedMessages,
         unit_of_work: UnitOfWork,
@@ -42,6 +46,7 @@ class Handlers:
         self._lanes = lanes
         self._batches = batches
         self._replays = replays
+        self._erasures = erasures
         self._workers = workers
         self._parked = parked
         self._unit_of_work = unit_of_work
@@ -105,39 +110,49 @@ class Handlers:
 
     async def on_session_deleted(self, event: SessionDeleted) -> None:
         async with self._unit_of_work.begin() as tx:
-            await self._lanes.forget_session(tx, event.session_uid)
+            await self._erasures.forget_session(tx, event.session_uid)
 
     async def on_session_store_deleted(self, event: SessionStoreDeleted) -> None:
         async with self._unit_of_work.begin() as tx:
             await self._replays.stop_of_store(tx, event.store_uid, STORE_DELETED.format("session"))
-            await self._lanes.forget_store(tx, event.store_uid)
+            await self._erasures.forget_store(tx, event.store_uid)
 
     async def on_memory_store_deleted(self, event: MemoryStoreDeleted) -> None:
         async with self._unit_of_work.begin() as tx:
             await self._replays.stop_of_store(tx, event.store_uid, STORE_DELETED.format("memory"))
-            await self._lanes.forget_store(tx, event.store_uid)
+            await self._erasures.forget_store(tx, event.store_uid)
 
     async def on_session_actor_erased(self, event: SessionActorErased) -> None:
         """Drops what is known of the actor and confirms; a repeat only confirms."""
-        async with self._unit_of_work.begin() as tx:
-            removed = 0
-            if await self._lanes.begin_erasure(tx, event.store_uid, event.actor_id, event.epoch):
-                await self._replays.forget_actor(tx, event.store_uid, event.actor_id)
-                removed = await self._lanes.forget_actor(tx, event.store_uid, event.actor_id)
-                removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)
-            tx.emit(_confirmation(event, removed))
+        await self._erase(event, self._erasures.forget_said)
 
     async def on_memory_actor_erased(self, event: MemoryActorErased) -> None:
         """What was stored for an actor who was erased in a memory store goes, and that is confirmed."""
-        if event.in_session_store:
-            return
+        if not event.in_session_store:
+            await self._erase(event, self._erasures.forget_remembered)
+
+    async def _erase(
+        self,
+        event: SessionActorErased | MemoryActorErased,
+        forget: Callable[[Tx, UUID, str], Awaitable[int]],
+    ) -> None:
         async with self._unit_of_work.begin() as tx:
             removed = 0
-            if await self._lanes.begin_erasure(tx, event.store_uid, event.actor_id, event.epoch):
+            if await self._erasures.begin(tx, event.store_uid, event.actor_id, event.epoch):
                 await self._replays.forget_actor(tx, event.store_uid, event.actor_id)
-                removed = await self._batches.forget_actor(tx, event.store_uid, event.actor_id)
+                removed = await forget(tx, event.store_uid, event.actor_id)
                 removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)
-            tx.emit(_confirmation(event, removed))
+            tx.emit(
+                DistillerActorErased(
+                    workspace_id=event.workspace_id,
+                    caused_by=event.event_id,
+                    store_uid=event.store_uid,
+                    actor_id=event.actor_id,
+                    epoch=event.epoch,
+                    erasure_id=event.erasure_id,
+                    removed=removed,
+                )
+            )
 
     async def on_hasten_lane(self, request: HastenLane) -> LaneHastened:
         """Somebody waits for a session: its lane is due now, unless only a run or a redrive would help."""
@@ -158,18 +173,6 @@ class Handlers:
             if reason in reasons:
                 return LaneHastened.model_validate({"reason": reason})
         return LaneHastened(reason="none")
-
-
-def _confirmation(event: SessionActorErased | MemoryActorErased, removed: int) -> DistillerActorErased:
-    return DistillerActorErased(
-        workspace_id=event.workspace_id,
-        caused_by=event.event_id,
-        store_uid=event.store_uid,
-        actor_id=event.actor_id,
-        epoch=event.epoch,
-        erasure_id=event.erasure_id,
-        removed=removed,
-    )
 
 
 class Unanswered:

@@ -14,7 +14,7 @@ from libs.contracts.events import MemoriesDistilled, Range
 from libs.contracts.ids import uuid7
 from services.distiller.domain import Fenced, Lease, Pipeline, Question
 from services.distiller.store import Batches, Lanes
-from services.distiller.store.lanes import purge_gone_stores
+from services.distiller.store.erasures import purge_gone_stores
 from tests.support.distiller import DistillerStore, distiller_store
 from tests.support.servers import PostgresServer
 from tests.support.service import until
@@ -309,9 +309,9 @@ async def test_a_repeated_erasure_leaves_what_came_after_it(store: DistillerStor
 
     async def erase(epoch: int) -> int:
         async with store.unit_of_work.begin() as tx:
-            if not await store.lanes.begin_erasure(tx, pipeline.session_store_uid, "ana", epoch):
+            if not await store.erasures.begin(tx, pipeline.session_store_uid, "ana", epoch):
                 return 0
-            return await store.lanes.forget_actor(tx, pipeline.session_store_uid, "ana")
+            return await store.erasures.forget_said(tx, pipeline.session_store_uid, "ana")
 
     assert await erase(1) == 1
     await store.lanes.mark([store.mark(pipeline, "ana", 2)])
@@ -325,7 +325,7 @@ async def test_an_erasure_takes_the_lease_so_that_no_line_is_kept_after_it(store
     await store.lanes.mark([store.mark(pipeline, "ana", 1)])
     lease = await leased(store)
     async with store.unit_of_work.begin() as tx:
-        await store.lanes.forget_actor(tx, pipeline.session_store_uid, "ana")
+        await store.erasures.forget_said(tx, pipeline.session_store_uid, "ana")
     question = Question(
         lines=[],
         ranges=[],
@@ -348,7 +348,7 @@ async def test_the_lanes_of_a_deleted_store_go_in_the_background(store: Distille
     await store.lanes.mark([store.mark(gone, "ana", 1), store.mark(other, "bo", 1)])
 
     async with store.unit_of_work.begin() as tx:
-        await store.lanes.forget_store(tx, gone.memory_store_uid)
+        await store.erasures.forget_store(tx, gone.memory_store_uid)
     async with store.unit_of_work.begin() as tx:
         await purge_gone_stores(tx)
 
@@ -408,7 +408,7 @@ async def test_an_answer_does_not_deadlock_with_an_erasure(store: DistillerStore
         await tx.execute("select from lanes where actor_id = 'ana' for no key update")
         answer = asyncio.ensure_future(settle(store, pipeline, "ana"))
         await until(lambda: one_waits_for_a_lock(store))
-        erased = await store.batches.forget_actor(tx, pipeline.memory_store_uid, "ana")
+        erased = await store.erasures.forget_remembered(tx, pipeline.memory_store_uid, "ana")
     await answer
 
     assert erased == 1

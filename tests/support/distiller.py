@@ -14,7 +14,7 @@ from libs.chassis.outbox import OutboxRow, Relay
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.ids import uuid7
 from services.distiller.domain import Pipeline
-from services.distiller.store import Batches, Lanes, Mark, Pipelines, Runs
+from services.distiller.store import Batches, Erasures, Lanes, Mark, Pipelines, Runs
 from tests.support.servers import PostgresServer
 from tests.support.service import database
 
@@ -63,6 +63,7 @@ class DistillerStore:
     lanes: Lanes
     batches: Batches
     runs: Runs
+    erasures: Erasures
     sessions: dict[tuple[UUID, str, str], UUID] = field(default_factory=dict)
 
     async def pipeline(self, **fields: Any) -> Pipeline:
@@ -83,7 +84,7 @@ async def distiller_store(postgres: PostgresServer) -> AsyncIterator[DistillerSt
         unit_of_work = UnitOfWork(opened, Relay("distiller", opened, NoBroker(), Metrics()))
         try:
             yield DistillerStore(
-                opened, unit_of_work, Pipelines(opened), Lanes(opened), Batches(opened, 50), Runs(opened)
+                opened, unit_of_work, Pipelines(opened), Lanes(opened), Batches(opened, 50), Runs(opened), Erasures()
             )
         finally:
             await opened.close()

@@ -2,6 +2,7 @@
 
 from services.distiller.store.batches import Batches
 from services.distiller.store.consolidation import Consolidations
+from services.distiller.store.erasures import Erasures
 from services.distiller.store.lanes import Lanes, LaneView, Mark
 from services.distiller.store.pipelines import Pipelines
 from services.distiller.store.replays import Replay, ReplayActors, Replays
@@ -11,6 +12,7 @@ from services.distiller.store.usage import Usage
 __all__ = [
     "Batches",
     "Consolidations",
+    "Erasures",
     "LaneView",
     "Lanes",
     "Mark",

@@ -362,19 +362,3 @@ class Batches:
             limit,
         )
         return [Emitted(**row) for row in rows]
-
-    async def forget_actor(self, tx: Tx, memory_store_uid: UUID, actor_id: str) -> int:
-        """Drops an actor's batches for a memory store, and frees the lanes that waited for them."""
-        await tx.execute(
-            "with held as (select l.pipeline_uid, l.actor_id from batches b join lanes l"
-            "   on l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id and l.pending_batch = b.batch_id"
-            "  where b.memory_store_uid = $1 and b.actor_id = $2"
-            "  order by l.pipeline_uid, l.actor_id for no key update of l)"
-            " update lanes l set pending_batch = null from held"
-            " where l.pipeline_uid = held.pipeline_uid and l.actor_id = held.actor_id",
-            memory_store_uid,
-            actor_id,
-        )
-        return await tx.execute(
-            "delete from batches where memory_store_uid = $1 and actor_id = $2", memory_store_uid, actor_id
-        )

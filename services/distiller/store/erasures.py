@@ -1,0 +1,88 @@
+"""What was deleted or erased elsewhere is forgotten: a session, an actor in a store of either kind, a store."""
+
+from uuid import UUID
+
+from libs.chassis.housekeeping import BATCH
+from libs.chassis.unit_of_work import Tx
+
+
+class Erasures:
+    async def forget_session(self, tx: Tx, session_uid: UUID) -> None:
+        """A session that is gone has nothing left to distil. Only a replay still passes through it, up to all that its
+        live lane can have distilled of it: else the replay never catches up with the store."""
+        await tx.execute(
+            "with gone as (delete from lane_sessions s using pipelines p where s.session_uid = $1"
+            "  and p.pipeline_uid = s.pipeline_uid and p.parent_uid is null"
+            "  returning s.pipeline_uid, s.actor_id, greatest(s.known_position, s.distilled_position) as position)"
+            " update lane_sessions s set known_position = greatest(s.known_position, gone.position),"
+            "  goal_position = greatest(s.goal_position, gone.position)"
+            " from gone join pipelines p on p.parent_uid = gone.pipeline_uid"
+            " where s.pipeline_uid = p.pipeline_uid and s.actor_id = gone.actor_id and s.session_uid = $1",
+            session_uid,
+        )
+
+    async def begin(self, tx: Tx, store_uid: UUID, actor_id: str, epoch: int) -> bool:
+        """Whether this erasure is news: an announcement is repeated, and what came after it must stay."""
+        return (
+            await tx.execute(
+                "insert into erased_actors as e (store_uid, actor_id, epoch) values ($1, $2, $3)"
+                " on conflict (store_uid, actor_id) do update set epoch = excluded.epoch"
+                " where e.epoch < excluded.epoch",
+                store_uid,
+                actor_id,
+                epoch,
+            )
+            == 1
+        )
+
+    async def forget_said(self, tx: Tx, session_store_uid: UUID, actor_id: str) -> int:
+        """Drops an actor's lanes, batches and stored answers of the pipelines on a session store; returns how many."""
+        mine = "pipeline_uid in (select pipeline_uid from pipelines where session_store_uid = $1) and actor_id = $2"
+        lanes = await tx.execute(
+            f"with held as (select pipeline_uid, actor_id from lanes where {mine} order by pipeline_uid for update)"
+            " delete from lanes l using held where l.pipeline_uid = held.pipeline_uid and l.actor_id = held.actor_id",
+            session_store_uid,
+            actor_id,
+        )
+        batches = await tx.execute(f"delete from batches where {mine}", session_store_uid, actor_id)
+        return lanes + batches
+
+    async def forget_remembered(self, tx: Tx, memory_store_uid: UUID, actor_id: str) -> int:
+        """Drops an actor's batches for a memory store, and frees the lanes that waited for them."""
+        await tx.execute(
+            "with held as (select l.pipeline_uid, l.actor_id from batches b join lanes l"
+            "   on l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id and l.pending_batch = b.batch_id"
+            "  where b.memory_store_uid = $1 and b.actor_id = $2"
+            "  order by l.pipeline_uid, l.actor_id for no key update of l)"
+            " update lanes l set pending_batch = null from held"
+            " where l.pipeline_uid = held.pipeline_uid and l.actor_id = held.actor_id",
+            memory_store_uid,
+            actor_id,
+        )
+        return await tx.execute(
+            "delete from batches where memory_store_uid = $1 and actor_id = $2", memory_store_uid, actor_id
+        )
+
+    async def forget_store(self, tx: Tx, store_uid: UUID) -> None:
+        """A store is gone: the lanes of its pipelines go in the background; the pipelines stay and say so when run."""
+        await tx.execute("insert into gone_stores (store_uid) values ($1) on conflict do nothing", store_uid)
+
+
+async def purge_gone_stores(tx: Tx) -> int:
+    """Drops lanes and batches of pipelines on deleted stores, a portion at a time."""
+    of_gone = (
+        "pipeline_uid in (select pipeline_uid from pipelines p join gone_stores g"
+        " on g.store_uid in (p.session_store_uid, p.memory_store_uid))"
+    )
+    lanes = await tx.execute(
+        f"with held as (select pipeline_uid, actor_id from lanes where {of_gone}"
+        "  order by pipeline_uid, actor_id limit $1 for update)"
+        " delete from lanes l using held where l.pipeline_uid = held.pipeline_uid and l.actor_id = held.actor_id",
+        BATCH,
+    )
+    batches = await tx.execute(
+        f"delete from batches where ctid = any(array(select ctid from batches where {of_gone} limit $1))", BATCH
+    )
+    if not lanes and not batches:
+        await tx.execute("delete from gone_stores where created_at < now() - interval '1 day'")
+    return max(lanes, batches)
