@@ -35,6 +35,7 @@ from services.distiller.store import (
     Consolidations,
     Erasures,
     Lanes,
+    Leases,
     Pipelines,
     ReplayActors,
     Replays,
@@ -61,6 +62,7 @@ def build(
     models = models or Models.of(settings)
     bus, unit_of_work = chassis.bus, chassis.unit_of_work
     pipelines, lanes = Pipelines(chassis.database), Lanes(chassis.database)
+    leases = Leases(chassis.database)
     batches, runs = Batches(chassis.database, settings.consolidate_after), Runs(chassis.database)
     usage = Usage(chassis.database)
 
@@ -69,8 +71,8 @@ def build(
     consolidator = Consolidator(
         Consolidations(chassis.database), batches, paid, chassis.relay, bus.ask, settings.batch_tokens, counted
     )
-    distiller = Distiller(models, lanes, batches, chassis.relay, creators, reader, paid, consolidator)
-    workers = LaneWorkers(settings, lanes, distiller, counted)
+    distiller = Distiller(models, leases, batches, chassis.relay, creators, reader, paid, consolidator)
+    workers = LaneWorkers(settings, leases, distiller, counted)
     runner = Runner(settings, runs, pipelines, workers, unit_of_work, creators, bus.ask)
     replays, actors = Replays(chassis.database), ReplayActors(chassis.database)
     restored = Restored(lanes, batches, actors, unit_of_work, chassis.relay, bus.ask)

@@ -24,7 +24,7 @@ from services.distiller.domain import (
 from services.distiller.llm import Model, Models, Reply, parse
 from services.distiller.paid import PaidAnswers
 from services.distiller.reading import Reader
-from services.distiller.store import Batches, Lanes
+from services.distiller.store import Batches, Leases
 from services.distiller.store.batches import Kept
 
 SESSIONS_PER_BATCH = 20
@@ -34,7 +34,7 @@ class Distiller:
     def __init__(
         self,
         models: Models,
-        lanes: Lanes,
+        leases: Leases,
         batches: Batches,
         relay: Relay,
         access: Access,
@@ -43,7 +43,7 @@ class Distiller:
         consolidator: Consolidator,
     ) -> None:
         self._models = models
-        self._lanes = lanes
+        self._leases = leases
         self._batches = batches
         self._relay = relay
         self._access = access
@@ -65,7 +65,7 @@ class Distiller:
         kept = await self._batches.kept_answer(lease) if model.paid else None
         if kept is not None and await self._resumed(lease, pipeline, kept):
             return True
-        behind = await self._lanes.behind(lease, SESSIONS_PER_BATCH + 1)
+        behind = await self._leases.behind(lease, SESSIONS_PER_BATCH + 1)
         if not behind:
             # What a replay gathers is put in order where it is swapped to.
             is_wanted = lease.consolidate and pipeline.parent_uid is None

@@ -30,7 +30,7 @@ from services.distiller.domain import (
 )
 from services.distiller.metrics import Metrics
 from services.distiller.settings import DistillerSettings
-from services.distiller.store import Lanes
+from services.distiller.store import Leases
 
 GIVE_BACK_S = 2.0
 BETWEEN_LOOKS_S = 0.02
@@ -42,9 +42,9 @@ log = logger(__name__)
 class LaneWorkers:
     """`run` until cancelled; a worker that is cancelled leaves its lane to whoever comes after the lease."""
 
-    def __init__(self, settings: DistillerSettings, lanes: Lanes, distiller: Distiller, metrics: Metrics) -> None:
+    def __init__(self, settings: DistillerSettings, leases: Leases, distiller: Distiller, metrics: Metrics) -> None:
         self._settings = settings
-        self._lanes = lanes
+        self._leases = leases
         self._distiller = distiller
         self._metrics = metrics
         self._busy: Counter[int] = Counter()
@@ -91,7 +91,7 @@ class LaneWorkers:
 
     async def _set_timer(self) -> None:
         """For the next lane that will be due, and at the latest for a look at what other replicas marked."""
-        next_due_s = await self._lanes.next_due_s()
+        next_due_s = await self._leases.next_due_s()
         longest = self._settings.poll_interval_s
         self.due_in(next_due_s if next_due_s is not None and 0 < next_due_s < longest else longest)
 
@@ -106,7 +106,7 @@ class LaneWorkers:
         self._is_held_back = room <= 0 or bool(full)
         if room <= 0:
             return False
-        candidates = await self._lanes.due(settings.lanes_per_turn, room, [*full, *self._resting])
+        candidates = await self._leases.due(settings.lanes_per_turn, room, [*full, *self._resting])
         started = 0
         left: set[int] = set()
         chosen: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
@@ -117,7 +117,7 @@ class LaneWorkers:
             turns[workspace_id] += 1
             chosen[pipeline_uid][actor_id] = token
         for pipeline_uid, tokens in chosen.items():
-            for lease in await self._lanes.lease(pipeline_uid, tokens, settings.lease_s):
+            for lease in await self._leases.take(pipeline_uid, tokens, settings.lease_s):
                 self._start(lease)
                 started += 1
         # Who was cut off comes when a lane ends, or at once where some that were shown left their room.
@@ -165,7 +165,7 @@ class LaneWorkers:
             # The service stops, or the lease is lost already, which the token tells: let another worker go on at once.
             with suppress(ApiError, TimeoutError):
                 async with asyncio.timeout(GIVE_BACK_S):
-                    await self._lanes.put_off(lease, 0)
+                    await self._leases.put_off(lease, 0)
             raise
         finally:
             keeper.cancel()
@@ -174,7 +174,7 @@ class LaneWorkers:
     async def _outcome(self, lease: Lease) -> str:
         try:
             if not await self._distiller.distil(lease):
-                await self._lanes.release(lease)
+                await self._leases.release(lease)
                 return "nothing"
         except Fenced:
             return "fenced"
@@ -183,15 +183,15 @@ class LaneWorkers:
         except (LaneFailure, Reject) as failure:
             return await self._failed(lease, str(failure))
         except ProviderFailure as failure:
-            await self._lanes.put_off(lease, failure.retry_after_s, reason=str(failure), provider=failure.provider)
+            await self._leases.put_off(lease, failure.retry_after_s, reason=str(failure), provider=failure.provider)
             return "provider"
         except OverBudget as over:
             now = datetime.now(UTC)
             midnight = datetime.combine(now.date() + timedelta(days=1), time(), UTC)
-            await self._lanes.put_off(lease, (midnight - now).total_seconds(), reason=str(over))
+            await self._leases.put_off(lease, (midnight - now).total_seconds(), reason=str(over))
             return "over_budget"
         except (ApiError, Retry) as away:
-            await self._lanes.put_off(lease, OURS_DELAY_S, reason=str(away))
+            await self._leases.put_off(lease, OURS_DELAY_S, reason=str(away))
             return "ours"
         except Exception as failed:
             log.error("distillation_failed", exc_info=failed)
@@ -203,13 +203,13 @@ class LaneWorkers:
         lines = truncated.lines or self._settings.batch_lines
         if lines <= 1:
             return await self._failed(lease, str(truncated))
-        await self._lanes.put_off(lease, 0, reason=str(truncated), max_lines=lines // 2)
+        await self._leases.put_off(lease, 0, reason=str(truncated), max_lines=lines // 2)
         return "truncated"
 
     async def _failed(self, lease: Lease, reason: str) -> str:
         attempts = lease.attempts + 1
         parked = attempts > len(LANE_DELAYS_S)
-        await self._lanes.put_off(lease, lane_delay_s(attempts), reason=reason, attempts=attempts, parked=parked)
+        await self._leases.put_off(lease, lane_delay_s(attempts), reason=reason, attempts=attempts, parked=parked)
         log.warning("lane_failed", reason=reason, attempts=attempts, parked=parked)
         return "parked" if parked else "failed"
 
@@ -218,7 +218,7 @@ class LaneWorkers:
         while True:
             await asyncio.sleep(self._settings.lease_s / 3)
             try:
-                if not await self._lanes.renew(lease, self._settings.lease_s):
+                if not await self._leases.renew(lease, self._settings.lease_s):
                     if worker is not None:
                         worker.cancel()
                     return

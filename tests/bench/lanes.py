@@ -11,7 +11,7 @@ from libs.chassis.command import revisions
 from libs.chassis.database import Database
 from libs.contracts.ids import uuid7
 from services.distiller.settings import DistillerSettings
-from services.distiller.store import Lanes, Mark
+from services.distiller.store import Lanes, Leases, Mark
 from tests.bench.report import Row, at_most
 from tests.bench.stand import Stand
 from tests.bench.windows import percentile
@@ -30,7 +30,7 @@ async def lane_rows(stand: Stand) -> list[Row]:
     database = Database(dsn, pool_size=2)
     try:
         await _fill(dsn)
-        return [*await _picking(Lanes(database)), await _marking(database)]
+        return [*await _picking(Leases(database)), await _marking(database)]
     finally:
         await database.close()
 
@@ -59,12 +59,12 @@ async def _fill(dsn: str) -> None:
         await connection.close()
 
 
-async def _picking(lanes: Lanes) -> list[Row]:
+async def _picking(leases: Leases) -> list[Row]:
     settings = DistillerSettings(database_url="postgresql://unused")  # type: ignore[arg-type]
     took = []
     for _ in range(PICKS):
         begun = time.perf_counter()
-        found = await lanes.due(settings.lanes_per_turn, settings.lanes_per_process, ())
+        found = await leases.due(settings.lanes_per_turn, settings.lanes_per_process, ())
         took.append((time.perf_counter() - begun) * 1e3)
         assert len(found) == settings.lanes_per_process
     note = f"{LANES:,} lanes of {WORKSPACES} workspaces, {DUE_SHARE:.0%} due; p95 {percentile(took, 0.95):.2f} ms"

@@ -13,7 +13,7 @@ from libs.chassis.outbox import OutboxRow
 from libs.contracts.events import MemoriesDistilled, Range
 from libs.contracts.ids import uuid7
 from services.distiller.domain import Fenced, Lease, Pipeline, Question
-from services.distiller.store import Batches, Lanes
+from services.distiller.store import Batches, Leases
 from services.distiller.store.erasures import purge_gone_stores
 from tests.support.distiller import DistillerStore, distiller_store
 from tests.support.servers import PostgresServer
@@ -28,8 +28,8 @@ async def store(postgres: PostgresServer) -> AsyncIterator[DistillerStore]:
 
 async def leased(store: DistillerStore, lease_s: float = 30) -> Lease:
     """A lease of the one lane that is due."""
-    [(pipeline_uid, actor_id, _, token)] = await store.lanes.due(10, 10, ())
-    [lease] = await store.lanes.lease(pipeline_uid, {actor_id: token}, lease_s)
+    [(pipeline_uid, actor_id, _, token)] = await store.leases.due(10, 10, ())
+    [lease] = await store.leases.take(pipeline_uid, {actor_id: token}, lease_s)
     return lease
 
 
@@ -68,7 +68,7 @@ async def pending(store: DistillerStore, of: Pipeline, actor: str) -> UUID:
 
 
 async def due_actors(store: DistillerStore, limit: int = 100) -> set[str]:
-    return {actor for _, actor, _, _ in await store.lanes.due(limit, limit, ())}
+    return {actor for _, actor, _, _ in await store.leases.due(limit, limit, ())}
 
 
 async def test_a_marked_lane_is_due_after_its_quiet_period(store: DistillerStore) -> None:
@@ -160,9 +160,9 @@ async def test_enough_changes_make_only_a_continuous_lane_due_and_a_replays_own_
 async def test_one_lane_is_leased_once_however_many_ask(store: DistillerStore) -> None:
     pipeline = await store.pipeline()
     await store.lanes.mark([store.mark(pipeline, "ana", 1)])
-    [(uid, actor, _, token)] = await store.lanes.due(10, 10, ())
+    [(uid, actor, _, token)] = await store.leases.due(10, 10, ())
 
-    leases = await asyncio.gather(*(store.lanes.lease(uid, {actor: token}, 30) for _ in range(8)))
+    leases = await asyncio.gather(*(store.leases.take(uid, {actor: token}, 30) for _ in range(8)))
 
     assert sum(map(len, leases)) == 1
     assert await due_actors(store) == set()
@@ -175,7 +175,7 @@ async def test_the_successor_of_a_silent_worker_fences_it(store: DistillerStore)
     successor = await leased(store)
 
     assert not await hand_over(store, pipeline, silent, 1)
-    assert not await store.lanes.renew(silent, 30)
+    assert not await store.leases.renew(silent, 30)
     assert await hand_over(store, pipeline, successor, 1)
 
 
@@ -190,7 +190,7 @@ async def test_an_event_during_a_distillation_is_not_forgotten(store: DistillerS
     assert await due_actors(store) == set(), "an unanswered batch keeps the lane from being leased"
     await settle(store, pipeline, "ana")
     assert await due_actors(store) == {"ana"}
-    [behind] = await store.lanes.behind(await leased(store), 10)
+    [behind] = await store.leases.behind(await leased(store), 10)
     assert (behind.after, behind.wanted) == (1, 2)
 
 
@@ -211,9 +211,9 @@ async def test_workspaces_take_turns_however_many_lanes_one_has(store: Distiller
     await store.lanes.mark([store.mark(crowded, f"actor-{n:04}", 1) for n in range(500)])
     await store.lanes.mark([store.mark(lone, "bo", 1)])
 
-    turn = await store.lanes.due(2, 16, ())
-    without_the_first = await store.lanes.due(2, 16, {1})
-    with_little_room = await store.lanes.due(8, 2, ())
+    turn = await store.leases.due(2, 16, ())
+    without_the_first = await store.leases.due(2, 16, {1})
+    with_little_room = await store.leases.due(8, 2, ())
 
     assert sorted(workspace for _, _, workspace, _ in turn) == [1, 1, 2]
     assert [actor for _, actor, _, _ in without_the_first] == ["bo"]
@@ -223,7 +223,7 @@ async def test_workspaces_take_turns_however_many_lanes_one_has(store: Distiller
 async def test_a_failing_lane_comes_again_later_and_a_redrive_makes_it_due(store: DistillerStore) -> None:
     pipeline = await store.pipeline()
     await store.lanes.mark([store.mark(pipeline, "ana", 1)])
-    await store.lanes.put_off(await leased(store), 3600, reason="not JSON", attempts=6, parked=True)
+    await store.leases.put_off(await leased(store), 3600, reason="not JSON", attempts=6, parked=True)
 
     await store.lanes.mark([store.mark(pipeline, "ana", 2)])
 
@@ -238,7 +238,7 @@ async def test_lanes_that_wait_for_a_provider_go_on_together(store: DistillerSto
     pipeline = await store.pipeline()
     for actor in ("ana", "bo"):
         await store.lanes.mark([store.mark(pipeline, actor, 1)])
-        await store.lanes.put_off(await leased(store), 3600, reason="429", provider="endpoint")
+        await store.leases.put_off(await leased(store), 3600, reason="429", provider="endpoint")
 
     assert {lane.state for lane in await store.lanes.page(pipeline.pipeline_uid, None, None, None, 10)} == {
         "waiting_provider"
@@ -361,7 +361,7 @@ async def test_a_lane_at_work_does_not_hide_when_the_next_one_is_due(store: Dist
     await leased(store)
     await store.lanes.mark([store.mark(patient, "bo", 1)])
 
-    next_due_s = await store.lanes.next_due_s()
+    next_due_s = await store.leases.next_due_s()
 
     assert next_due_s is not None
     assert 50 < next_due_s <= 60
@@ -371,9 +371,9 @@ async def test_of_lanes_that_are_handed_over_at_once_only_the_lost_one_fails(sto
     pipeline = await store.pipeline()
     actors = ["ana", "bo", "cy"]
     await store.lanes.mark([store.mark(pipeline, actor, 2) for actor in actors])
-    tokens = {actor: token for _, actor, _, token in await store.lanes.due(10, 10, ())}
-    leases = {lease.actor_id: lease for lease in await store.lanes.lease(pipeline.pipeline_uid, tokens, 30)}
-    await store.lanes.put_off(leases["bo"], 0)
+    tokens = {actor: token for _, actor, _, token in await store.leases.due(10, 10, ())}
+    leases = {lease.actor_id: lease for lease in await store.leases.take(pipeline.pipeline_uid, tokens, 30)}
+    await store.leases.put_off(leases["bo"], 0)
 
     handed = await asyncio.gather(*(hand_over(store, pipeline, leases[actor], 2) for actor in actors))
     await asyncio.gather(settle(store, pipeline, "ana"), settle(store, pipeline, "cy"))
@@ -390,8 +390,8 @@ async def test_of_lanes_that_are_handed_over_at_once_only_the_lost_one_fails(sto
 async def emitted(store: DistillerStore, of: Pipeline, actors: Sequence[str]) -> None:
     """A batch of each actor on its way."""
     await store.lanes.mark([store.mark(of, actor, 2) for actor in actors])
-    tokens = {actor: token for _, actor, _, token in await store.lanes.due(10, 10, ())}
-    for lease in await store.lanes.lease(of.pipeline_uid, tokens, 30):
+    tokens = {actor: token for _, actor, _, token in await store.leases.due(10, 10, ())}
+    for lease in await store.leases.take(of.pipeline_uid, tokens, 30):
         await hand_over(store, of, lease, 2)
 
 
@@ -444,7 +444,7 @@ async def test_of_two_readings_of_a_lane_at_once_each_has_its_own(store: Distill
     await store.lanes.mark([store.mark(pipeline, "ana", 1, session) for session in ("s1", "s2", "s3")])
     lease = await leased(store)
 
-    few, many = await asyncio.gather(store.lanes.behind(lease, 1), store.lanes.behind(lease, 10))
+    few, many = await asyncio.gather(store.leases.behind(lease, 1), store.leases.behind(lease, 10))
 
     assert (len(few), len(many)) == (1, 3)
 
@@ -473,17 +473,17 @@ async def test_concurrent_marks_and_commits_neither_deadlock_nor_lose_a_position
             await store.lanes.mark([store.mark(pipeline, actor, position) for actor in actors])
 
     async def distil_one(replica: DistillerStore, lease: Lease) -> None:
-        if behind := await replica.lanes.behind(lease, 10):
+        if behind := await replica.leases.behind(lease, 10):
             await hand_over(replica, pipeline, lease, behind[0].wanted)
             await settle(replica, pipeline, lease.actor_id)
         else:
-            await replica.lanes.release(lease)
+            await replica.leases.release(lease)
 
     async def distil() -> None:
-        replica = replace(store, lanes=Lanes(store.database), batches=Batches(store.database, 50))
+        replica = replace(store, leases=Leases(store.database), batches=Batches(store.database, 50))
         for _ in range(120):
-            tokens = {actor: token for _, actor, _, token in await replica.lanes.due(4, 4, ())}
-            leases = await replica.lanes.lease(pipeline.pipeline_uid, tokens, 30)
+            tokens = {actor: token for _, actor, _, token in await replica.leases.due(4, 4, ())}
+            leases = await replica.leases.take(pipeline.pipeline_uid, tokens, 30)
             await asyncio.gather(*(distil_one(replica, lease) for lease in leases))
 
     await asyncio.gather(mark(), mark(), distil(), distil())

@@ -50,7 +50,7 @@ class Recorded:
 @asynccontextmanager
 async def at_work(store: DistillerStore, distiller: Any, **settings: Any) -> AsyncIterator[LaneWorkers]:
     chosen = DistillerSettings(database_url="postgresql://unused", **settings)  # type: ignore[arg-type]
-    workers = LaneWorkers(chosen, store.lanes, cast(Distiller, distiller), Metrics(CollectorRegistry()))
+    workers = LaneWorkers(chosen, store.leases, cast(Distiller, distiller), Metrics(CollectorRegistry()))
     running = asyncio.create_task(workers.run())
     try:
         yield workers

@@ -14,7 +14,7 @@ from libs.chassis.outbox import OutboxRow, Relay
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.ids import uuid7
 from services.distiller.domain import Pipeline
-from services.distiller.store import Batches, Erasures, Lanes, Mark, Pipelines, Runs
+from services.distiller.store import Batches, Erasures, Lanes, Leases, Mark, Pipelines, Runs
 from tests.support.servers import PostgresServer
 from tests.support.service import database
 
@@ -61,6 +61,7 @@ class DistillerStore:
     unit_of_work: UnitOfWork
     pipelines: Pipelines
     lanes: Lanes
+    leases: Leases
     batches: Batches
     runs: Runs
     erasures: Erasures
@@ -84,7 +85,14 @@ async def distiller_store(postgres: PostgresServer) -> AsyncIterator[DistillerSt
         unit_of_work = UnitOfWork(opened, Relay("distiller", opened, NoBroker(), Metrics()))
         try:
             yield DistillerStore(
-                opened, unit_of_work, Pipelines(opened), Lanes(opened), Batches(opened, 50), Runs(opened), Erasures()
+                database=opened,
+                unit_of_work=unit_of_work,
+                pipelines=Pipelines(opened),
+                lanes=Lanes(opened),
+                leases=Leases(opened),
+                batches=Batches(opened, 50),
+                runs=Runs(opened),
+                erasures=Erasures(),
             )
         finally:
             await opened.close()

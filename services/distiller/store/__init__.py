@@ -4,6 +4,7 @@ from services.distiller.store.batches import Batches
 from services.distiller.store.consolidation import Consolidations
 from services.distiller.store.erasures import Erasures
 from services.distiller.store.lanes import Lanes, LaneView, Mark
+from services.distiller.store.leases import Leases
 from services.distiller.store.pipelines import Pipelines
 from services.distiller.store.replays import Replay, ReplayActors, Replays
 from services.distiller.store.runs import Run, Runs
@@ -15,6 +16,7 @@ __all__ = [
     "Erasures",
     "LaneView",
     "Lanes",
+    "Leases",
     "Mark",
     "Pipelines",
     "Replay",
