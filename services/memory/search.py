@@ -10,7 +10,7 @@ from services.memory.domain import Entry
 from services.memory.embeddings import Embeddings
 from services.memory.indexing import INLINE_CHARS, Indexing
 from services.memory.ranking import Posting, Statistics, score
-from services.memory.store.entries import Filter
+from services.memory.store.filters import Filter
 from services.memory.store.index import Asked, Hits, Index, Near
 from services.memory.store.records import Found
 from services.memory.store.versions import Moment, Versions, newest, scored

@@ -14,7 +14,7 @@ from libs.contracts.routes import SESSION_STORES
 from services.memory.api.requests import EntryBody, PutBody, SearchBody, WaitFor
 from services.memory.domain import INT64, path_problem, prefix_problem
 from services.memory.freshness import Goal
-from services.memory.store.entries import Filter
+from services.memory.store.filters import Filter
 from services.memory.store.versions import FOREVER, Moment
 
 ENTRY_ID = re.compile(r"[A-Za-z0-9._~@+-]{1,255}")

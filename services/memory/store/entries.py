@@ -1,7 +1,7 @@
 """Entries as callers read and write them."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -19,56 +19,17 @@ from libs.chassis.texts import check_bytes
 from libs.chassis.unit_of_work import Tx, UnitOfWork
 from libs.contracts.ids import uuid7
 from libs.contracts.limits import Limits
-from services.memory.domain import AGENT, Addition, Entry, Value, appended, next_moment, prefix_end
+from services.memory.domain import AGENT, Addition, Entry, Value, appended, next_moment
 from services.memory.indexing import Indexing
 from services.memory.store.access import STORE, open_store, permitted
-from services.memory.store.proofs import proofs_from
-from services.memory.store.records import ENTRY_COLUMNS, EVIDENCE, Found, entry_from
+from services.memory.store.filters import Filter
+from services.memory.store.records import ENTRY_COLUMNS, EVIDENCE, Found, entry_from, found_from
 from services.memory.store.slots import Slots, Writer
 from services.memory.turns import Turns
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which entries of an actor; `path` is in every session, `session_id` excludes entries without one."""
-
-    path: str | None = None
-    path_prefix: str | None = None
-    session_id: str | None = None
-
-    def fits(self, entry: Entry) -> bool:
-        """As `sql`, for entries at hand."""
-        return (
-            (self.path is None or entry.path == self.path)
-            and (self.path is not None or self.session_id is None or entry.session_id == self.session_id)
-            and (self.path_prefix is None or entry.path.startswith(self.path_prefix))
-        )
-
-    def sql(self, arguments: list[Any], column: str = "e") -> str:
-        """Conditions to add to a statement, whose further arguments go to `arguments`."""
-        conditions = []
-        if self.path is not None:
-            arguments.append(self.path)
-            conditions.append(f"{column}.path = ${len(arguments)}")
-        elif self.session_id is not None:
-            arguments.append(self.session_id)
-            conditions.append(f"{column}.session_id = ${len(arguments)}")
-        if self.path_prefix is not None:
-            arguments.append(self.path_prefix)
-            conditions.append(f"{column}.path >= ${len(arguments)}")
-            end = prefix_end(self.path_prefix)
-            if end is not None:
-                arguments.append(end)
-                conditions.append(f"{column}.path < ${len(arguments)}")
-        return "".join(f" and {condition}" for condition in conditions)
-
-
 def missing(entry_id: str) -> NotFound:
     return NotFound(f"Memory entry '{entry_id[:80]}' does not exist.")
-
-
-def found_from(row: asyncpg.Record, score: float | None = None) -> Found:
-    return Found(entry_from(row), proofs_from(row["evidence"]), score, row["analysis_version"])
 
 
 class Entries:
@@ -292,13 +253,15 @@ class Entries:
         self,
         caller: Caller,
         store_uid: UUID,
-        actor_id: str,
+        actor_id: str | None,
         key: IdempotencyKey | None,
         resource: str,
         write: Callable[[Tx, Slots], Awaitable[Entry]],
     ) -> tuple[Entry, bool]:
-        async with self._turns.of(store_uid, actor_id), self._unit_of_work.begin() as tx:
-            store = await open_store(tx, store_uid, actor_id, caller, WRITE)
+        async with self._turns.of(store_uid, actor_id or ""), self._unit_of_work.begin() as tx:
+            store = await open_store(tx, store_uid, actor_id or "", caller, WRITE)
+            if actor_id is None:
+                raise missing(resource)
             answered = partial(_answered, tx, store_uid)
             if key and (earlier := await idempotency.claim(tx, store_uid, key, resource, answered)):
                 return earlier, True
@@ -328,16 +291,7 @@ class Entries:
             store_uid,
             entry_id,
         )
-        async with self._turns.of(store_uid, actor_id or ""), self._unit_of_work.begin() as tx:
-            store = await open_store(tx, store_uid, actor_id or "", caller, WRITE)
-            if actor_id is None:
-                raise missing(entry_id)
-            answered = partial(_answered, tx, store_uid)
-            if key and (earlier := await idempotency.claim(tx, store_uid, key, entry_id, answered)):
-                return earlier, True
-            entry = await write(tx, await Slots.hold(tx, store, actor_id, _writer(caller), self._indexing))
-        self._changed(store_uid)
-        return entry, False
+        return await self._once(caller, store_uid, actor_id, key, entry_id, write)
 
 
 async def _live(slots: Slots, entry_id: str) -> Entry:

@@ -13,8 +13,8 @@ from libs.chassis.database import Database
 from services.memory.domain import Entry
 from services.memory.ranking import K1, VECTOR_SHARE, B
 from services.memory.store.access import STORE, permitted
-from services.memory.store.entries import Filter, found_from
-from services.memory.store.records import ENTRY_COLUMNS, EVIDENCE, Found, entry_from
+from services.memory.store.filters import Filter
+from services.memory.store.records import ENTRY_COLUMNS, EVIDENCE, Found, entry_from, found_from
 
 _RANKED = f"""
 actor as (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from services.memory.domain import Entry, Value, Version
-from services.memory.store.proofs import PROOFS, Proof
+from services.memory.store.proofs import PROOFS, Proof, proofs_from
 from services.memory.text import TEXT_ANALYSIS_VERSION
 
 ENTRY_COLUMNS = (
@@ -59,6 +59,10 @@ def entry_from(row: asyncpg.Record) -> Entry:
         create_time=row["create_time"],
         update_time=row["update_time"],
     )
+
+
+def found_from(row: asyncpg.Record, score: float | None = None) -> Found:
+    return Found(entry_from(row), proofs_from(row["evidence"]), score, row["analysis_version"])
 
 
 def version_from(row: asyncpg.Record) -> Version:

@@ -13,7 +13,8 @@ from libs.chassis.database import Database
 from libs.chassis.errors import InvalidParameter
 from services.memory.domain import Entry, Version
 from services.memory.store.access import STORE, permitted
-from services.memory.store.entries import Filter, missing
+from services.memory.store.entries import missing
+from services.memory.store.filters import Filter
 from services.memory.store.proofs import OF_VERSION, PROOFS, Proof, proofs_from
 from services.memory.store.records import VERSION_COLUMNS, Found, entry_from, version_from
 
