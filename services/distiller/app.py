@@ -31,6 +31,7 @@ from services.distiller.restored import Restored
 from services.distiller.runs import Runner
 from services.distiller.settings import DistillerSettings
 from services.distiller.store import (
+    Answers,
     Batches,
     Consolidations,
     Erasures,
@@ -64,14 +65,14 @@ def build(
     pipelines, lanes = Pipelines(chassis.database), Lanes(chassis.database)
     leases = Leases(chassis.database)
     batches, runs = Batches(chassis.database, settings.consolidate_after), Runs(chassis.database)
-    usage = Usage(chassis.database)
+    answers, usage = Answers(chassis.database), Usage(chassis.database)
 
     reader, creators = Reader(settings, bus.ask), Access(bus.ask, models)
-    paid = PaidAnswers(batches, usage, lanes, unit_of_work, counted)
+    paid = PaidAnswers(answers, usage, lanes, unit_of_work, counted)
     consolidator = Consolidator(
-        Consolidations(chassis.database), batches, paid, chassis.relay, bus.ask, settings.batch_tokens, counted
+        Consolidations(chassis.database), answers, batches, paid, chassis.relay, bus.ask, settings.batch_tokens, counted
     )
-    distiller = Distiller(models, leases, batches, chassis.relay, creators, reader, paid, consolidator)
+    distiller = Distiller(models, leases, answers, batches, chassis.relay, creators, reader, paid, consolidator)
     workers = LaneWorkers(settings, leases, distiller, counted)
     runner = Runner(settings, runs, pipelines, workers, unit_of_work, creators, bus.ask)
     replays, actors = Replays(chassis.database), ReplayActors(chassis.database)

@@ -24,8 +24,8 @@ from services.distiller.domain import (
 from services.distiller.llm import Model, Models, Reply, parse
 from services.distiller.paid import PaidAnswers
 from services.distiller.reading import Reader
-from services.distiller.store import Batches, Leases
-from services.distiller.store.batches import Kept
+from services.distiller.store import Answers, Batches, Leases
+from services.distiller.store.answers import Kept
 
 SESSIONS_PER_BATCH = 20
 
@@ -35,6 +35,7 @@ class Distiller:
         self,
         models: Models,
         leases: Leases,
+        answers: Answers,
         batches: Batches,
         relay: Relay,
         access: Access,
@@ -44,6 +45,7 @@ class Distiller:
     ) -> None:
         self._models = models
         self._leases = leases
+        self._answers = answers
         self._batches = batches
         self._relay = relay
         self._access = access
@@ -62,7 +64,7 @@ class Distiller:
             raise LaneFailure(f"unknown model '{pipeline.model}'; known are {', '.join(self._models.names)}")
         if pipeline.parent_uid is None:  # else the replay asks
             await self._access.check(pipeline)
-        kept = await self._batches.kept_answer(lease) if model.paid else None
+        kept = await self._answers.kept(lease) if model.paid else None
         if kept is not None and await self._resumed(lease, pipeline, kept):
             return True
         behind = await self._leases.behind(lease, SESSIONS_PER_BATCH + 1)
@@ -108,7 +110,7 @@ class Distiller:
         try:
             changes = _checked(answer, question)
         except LaneFailure:
-            await self._batches.drop(batch_id)
+            await self._answers.drop(batch_id)
             raise
         await self._emit(lease, pipeline, batch_id, question, changes)
 

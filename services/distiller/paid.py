@@ -10,14 +10,14 @@ from libs.contracts.ids import uuid7
 from services.distiller.domain import Lease, OverBudget, Pipeline, ProviderFailure
 from services.distiller.llm import Failed, Model, Reply
 from services.distiller.metrics import Metrics
-from services.distiller.store import Batches, Lanes, Usage
+from services.distiller.store import Answers, Lanes, Usage
 
 
 class PaidAnswers:
     def __init__(
-        self, batches: Batches, usage: Usage, lanes: Lanes, unit_of_work: UnitOfWork, metrics: Metrics
+        self, answers: Answers, usage: Usage, lanes: Lanes, unit_of_work: UnitOfWork, metrics: Metrics
     ) -> None:
-        self._batches = batches
+        self._answers = answers
         self._usage = usage
         self._lanes = lanes
         self._unit_of_work = unit_of_work
@@ -29,11 +29,11 @@ class PaidAnswers:
         """The batch that keeps the answer, and the answer. Raises by owner, `OverBudget` and `Fenced`."""
         await self._check_budget(lease.pipeline)
         batch_id = uuid7()
-        await self._batches.asked(lease, lease.pipeline, batch_id, question)
+        await self._answers.asked(lease, lease.pipeline, batch_id, question)
         try:
             reply = await call()
         except ProviderFailure:
-            await self._batches.drop(batch_id)
+            await self._answers.drop(batch_id)
             raise
         except Failed as failed:
             if isinstance(failed.cause, ProviderFailure):
@@ -41,12 +41,12 @@ class PaidAnswers:
             self._metrics.count(failed.spent)
             async with self._unit_of_work.begin() as tx:
                 await self._usage.spend(tx, lease.pipeline, failed.spent)
-            await self._batches.drop(batch_id)
+            await self._answers.drop(batch_id)
             if failed.recovered:
                 await self._recovered(model)
             raise failed.cause from None
         async with self._unit_of_work.begin() as tx:
-            await self._batches.answered(tx, batch_id, reply.text, reply.spent)
+            await self._answers.answered(tx, batch_id, reply.text, reply.spent)
             await self._usage.spend(tx, lease.pipeline, reply.spent)
         self._metrics.count(reply.spent)
         if reply.recovered:

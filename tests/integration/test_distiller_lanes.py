@@ -338,7 +338,7 @@ async def test_an_erasure_takes_the_lease_so_that_no_line_is_kept_after_it(store
     )
 
     with pytest.raises(Fenced):
-        await store.batches.asked(lease, pipeline, uuid7(), question)
+        await store.answers.asked(lease, pipeline, uuid7(), question)
 
     assert await store.database.fetchval("select count(*) from batches") == 0
 

@@ -14,7 +14,7 @@ from libs.chassis.outbox import OutboxRow, Relay
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.ids import uuid7
 from services.distiller.domain import Pipeline
-from services.distiller.store import Batches, Erasures, Lanes, Leases, Mark, Pipelines, Runs
+from services.distiller.store import Answers, Batches, Erasures, Lanes, Leases, Mark, Pipelines, Runs
 from tests.support.servers import PostgresServer
 from tests.support.service import database
 
@@ -62,6 +62,7 @@ class DistillerStore:
     pipelines: Pipelines
     lanes: Lanes
     leases: Leases
+    answers: Answers
     batches: Batches
     runs: Runs
     erasures: Erasures
@@ -90,6 +91,7 @@ async def distiller_store(postgres: PostgresServer) -> AsyncIterator[DistillerSt
                 pipelines=Pipelines(opened),
                 lanes=Lanes(opened),
                 leases=Leases(opened),
+                answers=Answers(opened),
                 batches=Batches(opened, 50),
                 runs=Runs(opened),
                 erasures=Erasures(),

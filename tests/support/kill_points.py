@@ -17,7 +17,7 @@ from libs.contracts.events import MemoriesDistilled
 from services.distiller.distil import Distiller
 from services.distiller.reading import Reader
 from services.distiller.replays import Replayer
-from services.distiller.store import Batches, Leases
+from services.distiller.store import Answers, Batches, Leases
 from services.memory.handlers import Handlers
 from services.memory.replays import Replays
 
@@ -56,7 +56,7 @@ class KillPoints:
         """Wraps the functions in this process, before its service is built."""
         self._after(Leases, "take", "after_lease", lambda found, *_: found is not None)
         self._after(Reader, "question", "after_read")
-        self._after(Batches, "asked", "asked")
+        self._after(Answers, "asked", "asked")
         self._before(Distiller, "_finish", "answered")
         self._after(Batches, "emit", "committed")
         self._after(Bus, "publish", "published", lambda _, __, row: row.subject == MemoriesDistilled.subject)

@@ -33,7 +33,7 @@ from services.distiller.domain import (
 from services.distiller.llm import ChatCompletions, Model, shaped
 from services.distiller.metrics import Metrics
 from services.distiller.paid import PaidAnswers
-from services.distiller.store import Batches, Consolidations
+from services.distiller.store import Answers, Batches, Consolidations
 
 READ_PAGES = 16  # of at most 256 KiB, terms counted, and 500 entries
 
@@ -49,6 +49,7 @@ class Consolidator:
     def __init__(
         self,
         consolidations: Consolidations,
+        answers: Answers,
         batches: Batches,
         paid: PaidAnswers,
         relay: Relay,
@@ -57,6 +58,7 @@ class Consolidator:
         metrics: Metrics,
     ) -> None:
         self._consolidations = consolidations
+        self._answers = answers
         self._batches = batches
         self._paid = paid
         self._relay = relay
@@ -166,7 +168,7 @@ class Consolidator:
         except WAITS:
             raise
         except Exception:
-            await self._batches.drop(batch_id)
+            await self._answers.drop(batch_id)
             raise
         return True
 

@@ -1,5 +1,6 @@
 """All SQL of the distiller, one module per aggregate."""
 
+from services.distiller.store.answers import Answers
 from services.distiller.store.batches import Batches
 from services.distiller.store.consolidation import Consolidations
 from services.distiller.store.erasures import Erasures
@@ -11,6 +12,7 @@ from services.distiller.store.runs import Run, Runs
 from services.distiller.store.usage import Usage
 
 __all__ = [
+    "Answers",
     "Batches",
     "Consolidations",
     "Erasures",

@@ -1,7 +1,6 @@
-"""Batches: what was asked, what was answered, what was sent, and whether memory has it.
+"""Batches: what was sent, and whether memory has it.
 
-asked → answered → emitted → settled. An answer is kept before anything is done with it, so that the successor of a
-killed worker does not pay again; what memory has not answered is sent again under the same `batch_id`.
+emitted → settled. What memory has not answered is sent again under the same `batch_id`.
 """
 
 import json
@@ -10,22 +9,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from pydantic import BaseModel, TypeAdapter
-
 from libs.chassis.database import Database
 from libs.chassis.housekeeping import BATCH
 from libs.chassis.outbox import OutboxRow
 from libs.chassis.together import Together
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import MemoriesDistilled, Range
-from services.distiller.domain import Fenced, Lease, Overlaps, Pipeline, Question
-from services.distiller.store.usage import Spent
+from services.distiller.domain import Lease
 
 AT_ONCE = 100
 UNDER_WAY = 2
 ANSWERS_PAUSE_S = 0.05
-
-QUESTION: TypeAdapter[Question | Overlaps] = TypeAdapter(Question | Overlaps)
 
 # Of any number of lanes of a pipeline, each by its own lease, taken in the order in which `mark` takes them.
 EMIT = """
@@ -123,15 +117,6 @@ select 1 from lane
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A paid answer, and what was asked."""
-
-    batch_id: UUID
-    question: Question | Overlaps
-    answer: str
-
-
-@dataclass(frozen=True, slots=True)
 class Settled:
     """A batch or a swap that memory has answered, as it was sent."""
 
@@ -198,58 +183,6 @@ class Batches:
             alike=lambda each: each.store_uid,
             under_way=UNDER_WAY,
             pause_s=ANSWERS_PAUSE_S,
-        )
-
-    async def kept_answer(self, lease: Lease) -> Kept | None:
-        """The answer that a killed worker had paid for, unless another one has moved a watermark of its since."""
-        row = await self._database.fetchrow(
-            "select b.batch_id, b.question, b.answer from batches b"
-            " where b.pipeline_uid = $1 and b.actor_id = $2 and b.state = 'answered' and not exists ("
-            "  select 1 from jsonb_to_recordset(b.question -> 'ranges') as r (session_uid uuid, after bigint)"
-            "  left join lane_sessions s on s.pipeline_uid = b.pipeline_uid and s.actor_id = b.actor_id"
-            "   and s.session_uid = r.session_uid where s.distilled_position is distinct from r.after)"
-            " order by b.created_at desc limit 1",
-            lease.pipeline_uid,
-            lease.actor_id,
-        )
-        return None if row is None else Kept(row["batch_id"], QUESTION.validate_json(row["question"]), row["answer"])
-
-    async def asked(self, lease: Lease, pipeline: Pipeline, batch_id: UUID, question: BaseModel) -> None:
-        """Notes a question before it is paid for; what the lane had asked without an answer is forgotten.
-
-        Raises `Fenced` without the lease: an erasure takes the lane away, and its lines must not come back here.
-        """
-        noted = await self._database.write(
-            "with lane as (select 1 from lanes where pipeline_uid = $2 and actor_id = $3 and lease_token = $5"
-            "  and lease_until is not null for share),"
-            " forgotten as (delete from batches where pipeline_uid = $2 and actor_id = $3"
-            "  and state in ('asked', 'answered') and exists (select 1 from lane))"
-            " insert into batches (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token, question)"
-            " select $1, $2, $3, $4, 'asked', $5, $6 from lane returning 1",
-            batch_id,
-            lease.pipeline_uid,
-            lease.actor_id,
-            pipeline.memory_store_uid,
-            lease.token,
-            question.model_dump_json(),
-        )
-        if not noted:
-            raise Fenced
-
-    async def answered(self, tx: Tx, batch_id: UUID, answer: str, spent: Spent) -> None:
-        await tx.execute(
-            "update batches set state = 'answered', answer = $2, prompt_tokens = $3, completion_tokens = $4"
-            " where batch_id = $1 and state = 'asked'",
-            batch_id,
-            answer,
-            spent.prompt_tokens,
-            spent.completion_tokens,
-        )
-
-    async def drop(self, batch_id: UUID) -> None:
-        """A question whose answer is of no use."""
-        await self._database.write(
-            "delete from batches where batch_id = $1 and state in ('asked', 'answered')", batch_id
         )
 
     async def emit(
