@@ -296,6 +296,8 @@ def a_pipeline_distils_what_was_said(cli: Cli, directory: Path) -> None:
     changed = cli.json(*pipeline, "update", known, "--trigger", "continuous", "--display-name", "theirs", "--model", "")
     assert (changed, changed["display_name"]) == (cli.rest(whole), "theirs")
     assert changed["dreamer_policy"]["trigger"] == "CONTINUOUS"
+    cli.json(*pipeline, "pause", known)
+    assert cli.text(*pipeline, "resume", known) == f"Resumed {whole}: CONTINUOUS\n"
     assert cli.refused(*pipeline, "update", known).startswith("error: there is nothing to update")
     assert "nothing was done" in cli.refused(*pipeline, "replay", known, input="")
     replayed = cli.text(*pipeline, "replay", known, "--actor-id", "ines", "--yes", "--wait")

@@ -99,6 +99,42 @@ async def test_only_leaves_that_the_mask_names_change(memstream: System, pipelin
     assert "instructions" not in cleared["dreamer_policy"]
 
 
+@pytest.mark.parametrize("trigger", ["CONTINUOUS", "SCHEDULED"])
+@pytest.mark.parametrize("pause", [{"enabled": False}, {"trigger": "MANUAL_ONLY"}], ids=["enabled", "trigger"])
+async def test_a_paused_pipeline_is_resumed_as_what_it_was(
+    memstream: System, pipeline: str, trigger: str, pause: dict[str, Any]
+) -> None:
+    async def changed(**policy: Any) -> Any:
+        mask = ",".join(f"dreamer_policy.{leaf}" for leaf in policy)
+        answer = await memstream.call("PATCH", f"/{pipeline}?update_mask={mask}", json={"dreamer_policy": policy})
+        return answer["dreamer_policy"]["trigger"], answer["dreamer_policy"]["enabled"]
+
+    await changed(trigger=trigger)
+
+    assert await changed(**pause) == ("MANUAL_ONLY", False)
+    assert await changed(instructions="Be brief.") == ("MANUAL_ONLY", False)
+    assert await changed(**pause) == ("MANUAL_ONLY", False)
+    assert await changed(enabled=True) == (trigger, True)
+    assert await changed(enabled=True) == (trigger, True)
+
+
+async def test_a_pipeline_that_never_ran_by_itself_is_resumed_as_scheduled(memstream: System, pipeline: str) -> None:
+    path = f"/{pipeline}?update_mask=dreamer_policy.enabled"
+
+    resumed = await memstream.call("PATCH", path, json={"dreamer_policy": {"enabled": True}})
+
+    assert resumed["dreamer_policy"]["trigger"] == "SCHEDULED"
+
+
+async def test_a_mask_names_the_trigger_or_whether_it_is_enabled(memstream: System, pipeline: str) -> None:
+    answer = await memstream.client.patch(
+        f"{BASE}/{pipeline}?update_mask=dreamer_policy.enabled,dreamer_policy.trigger",
+        json={"dreamer_policy": {"enabled": True, "trigger": "MANUAL_ONLY"}},
+    )
+
+    assert (answer.status_code, answer.json()["error_code"]) == (400, "INVALID_PARAMETER_VALUE")
+
+
 @pytest.mark.parametrize("mask", ["", "name", "dreamer_policy", "display_name,session_store"])
 async def test_a_mask_outside_the_rules_is_refused(memstream: System, pipeline: str, mask: str) -> None:
     answer = await memstream.client.patch(f"{BASE}/{pipeline}", params={"update_mask": mask}, json={})

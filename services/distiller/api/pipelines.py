@@ -39,6 +39,7 @@ MASKS = (
     "dreamer_policy.model",
     "dreamer_policy.instructions",
     "dreamer_policy.trigger",
+    "dreamer_policy.enabled",
     "dreamer_policy.quiet_period_s",
     "dreamer_policy.max_wait_s",
     "dreamer_policy.daily_token_budget",
@@ -154,6 +155,10 @@ class PipelineApi:
                 changes[leaf] = getattr(policy, leaf) or (0 if getattr(policy, leaf) == 0 else None)
         if "dreamer_policy.trigger" in paths:
             changes["trigger"] = _trigger(policy.trigger)
+        if "dreamer_policy.enabled" in paths:
+            if "trigger" in changes:
+                raise InvalidParameter("update_mask may name one of dreamer_policy.trigger and dreamer_policy.enabled.")
+            changes["trigger"] = pipeline.trigger_when(enabled=bool(policy.enabled))
         if "quiet_period_s" in changes and changes["quiet_period_s"] is None:
             changes["quiet_period_s"] = QUIET_PERIOD_S
         if "max_wait_s" in changes and changes["max_wait_s"] is None:
@@ -168,7 +173,7 @@ class PipelineApi:
             updated = await self._pipelines.update(tx, pipeline.pipeline_uid, pipeline.revision, changes)
             if updated is None:
                 raise Aborted("The pipeline was changed at the same time. Get it again.")
-            if "trigger" in changes:
+            if updated.trigger != pipeline.trigger:
                 scheduled = updated.trigger == "SCHEDULED"
                 await self._pipelines.set_next_run(
                     tx, updated.pipeline_uid, self._runner.pause_s() if scheduled else None

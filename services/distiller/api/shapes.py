@@ -24,11 +24,16 @@ Token = Annotated[str | None, Query(alias="page_token")]
 
 
 class DreamerPolicy(BaseModel):
-    """How a pipeline distils; the name is the contract's."""
+    """How a pipeline distils; the name is the contract's.
+
+    `enabled` is read by an update whose mask names it: false pauses, which is MANUAL_ONLY; true gives back the trigger
+    that there was before, SCHEDULED where there was none.
+    """
 
     model: Text | None = None
     instructions: Text | None = None
     trigger: Literal["MANUAL_ONLY", "SCHEDULED", "CONTINUOUS", "TRIGGER_UNSPECIFIED"] | None = None
+    enabled: bool | None = None
     quiet_period_s: float | None = Field(default=None, ge=0, le=86_400)
     max_wait_s: float | None = Field(default=None, ge=0, le=86_400)
     daily_token_budget: int | None = Field(default=None, ge=0, le=2**63 - 1)
@@ -87,7 +92,7 @@ class PipelineShape(BaseModel):
                 model=pipeline.model,
                 instructions=pipeline.instructions,
                 trigger=pipeline.trigger,
-                enabled=pipeline.trigger != "MANUAL_ONLY",
+                enabled=pipeline.enabled,
                 quiet_period_s=pipeline.quiet_period_s,
                 max_wait_s=pipeline.max_wait_s,
                 daily_token_budget=pipeline.daily_token_budget,

@@ -13,7 +13,10 @@ TRIGGERS: tuple[Trigger, ...] = ("MANUAL_ONLY", "SCHEDULED", "CONTINUOUS")
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """`parent_uid`: of a replay's own pipeline, which nobody sees; it feeds a shadow store, and its parent pays."""
+    """`resumes_as`: the trigger that it had before it was paused, which is to be MANUAL_ONLY.
+
+    `parent_uid`: of a replay's own pipeline, which nobody sees; it feeds a shadow store, and its parent pays.
+    """
 
     pipeline_uid: UUID
     workspace_id: int
@@ -34,10 +37,20 @@ class Pipeline:
     create_time: datetime
     update_time: datetime
     parent_uid: UUID | None
+    resumes_as: Trigger = "SCHEDULED"
 
     @property
     def name(self) -> str:
         return f"memory-pipelines/{self.pipeline_uid}"
+
+    @property
+    def enabled(self) -> bool:
+        return self.trigger != "MANUAL_ONLY"
+
+    def trigger_when(self, *, enabled: bool) -> Trigger:
+        if not enabled:
+            return "MANUAL_ONLY"
+        return self.trigger if self.enabled else self.resumes_as
 
     @property
     def payer_uid(self) -> UUID:

@@ -15,7 +15,7 @@ from services.distiller.domain import Pipeline
 COLUMNS = (
     "pipeline_uid, workspace_id, display_name, session_store_uid, session_store_id, memory_store_uid, memory_store_id,"
     " model, instructions, trigger, quiet_period_s, max_wait_s, daily_token_budget, revision, creator_type, creator,"
-    " create_time, update_time, parent_uid"
+    " create_time, update_time, parent_uid, resumes_as"
 )
 # A replay's own pipeline is nobody's to see.
 SEEN = "parent_uid is null"
@@ -98,11 +98,12 @@ class Pipelines:
         return [pipeline_of(row) for row in rows]
 
     async def update(self, tx: Tx, pipeline_uid: UUID, revision: int, changes: Mapping[str, Any]) -> Pipeline | None:
-        """Sets the named columns; None when the revision is not the current one."""
+        """Sets the named columns, and notes what a pause ends; None when the revision is not the current one."""
         names = [name for name in CHANGEABLE if name in changes]
         sets = "".join(f"{name} = ${position}, " for position, name in enumerate(names, start=3))
         row = await tx.fetchrow(
-            f"update pipelines set {sets}revision = revision + 1, update_time = now()"
+            f"update pipelines set {sets}revision = revision + 1, update_time = now(),"
+            " resumes_as = case when trigger = 'MANUAL_ONLY' then resumes_as else trigger end"
             f" where pipeline_uid = $1 and revision = $2 returning {COLUMNS}",
             pipeline_uid,
             revision,

@@ -61,6 +61,7 @@ class Pipeline(Bound):
         model: str | None = None,
         instructions: str | None = None,
         trigger: str | None = None,
+        enabled: bool | None = None,
         quiet_period_s: float | None = None,
         max_wait_s: float | None = None,
         daily_token_budget: int | None = None,
@@ -69,6 +70,7 @@ class Pipeline(Bound):
     ) -> Pipeline:
         """Changes what is given and gives the fields named in `clear` their defaults; returns the new snapshot.
 
+        `enabled=False` pauses it, which is `MANUAL_ONLY`; `True` gives back the trigger that it had, else `SCHEDULED`.
         With `etag` it raises `Aborted` when the pipeline has changed since. For its creator or an admin.
         """
         if trigger is not None:
@@ -79,6 +81,7 @@ class Pipeline(Bound):
             model=model,
             instructions=instructions,
             trigger=trigger,
+            enabled=enabled,
             quiet_period_s=quiet_period_s,
             max_wait_s=max_wait_s,
             daily_token_budget=daily_token_budget,

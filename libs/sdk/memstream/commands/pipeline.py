@@ -192,20 +192,22 @@ def pause(ctx: typer.Context, name: Name) -> None:
     out = console(ctx)
     if _trigger(out, name) == Trigger.manual.sent:
         raise MemstreamError(f"pipeline {name} is paused already: it runs only when it is started")
-    raw = _retrigger(out, name, Trigger.manual)
+    raw = _enable(out, name, False)
     show_done(out, raw, f"Paused {raw['name']}", f"memstream memory pipeline resume {name}")
 
 
 @pipeline.command("resume")
 def resume(ctx: typer.Context, name: Name) -> None:
-    """Let it run about once a day."""
+    """Let it go on as before it was paused; about once a day when it has never run by itself."""
     out = console(ctx)
     known = _trigger(out, name)
     if known != Trigger.manual.sent:
         raise MemstreamError(f"pipeline {name} is not paused: its trigger is {known}")
-    raw = _retrigger(out, name, Trigger.scheduled)
+    raw = _enable(out, name, True)
+    trigger = raw["dreamer_policy"]["trigger"]
     follow = f"memstream memory pipeline update {name} --trigger continuous"
-    show_done(out, raw, f"Resumed {raw['name']}, about once a day", follow)
+    steps = (follow,) if trigger == Trigger.scheduled.sent else ()
+    show_done(out, raw, f"Resumed {raw['name']}: {trigger}", *steps)
 
 
 @pipeline.command("delete")
@@ -361,8 +363,8 @@ def _trigger(out: Console, name: str) -> str:
         return str(rest.get(_path(name))["dreamer_policy"]["trigger"])
 
 
-def _retrigger(out: Console, name: str, trigger: Trigger) -> dict[str, Any]:
-    return _update(out, name, ["dreamer_policy.trigger"], {"dreamer_policy": {"trigger": trigger.sent}})
+def _enable(out: Console, name: str, enabled: bool) -> dict[str, Any]:
+    return _update(out, name, ["dreamer_policy.enabled"], {"dreamer_policy": {"enabled": enabled}})
 
 
 def _update(out: Console, name: str, mask: list[str], body: dict[str, Any]) -> dict[str, Any]:
