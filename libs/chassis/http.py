@@ -20,6 +20,7 @@ from libs.chassis.errors import ApiError, Internal, InvalidParameter, NotFound, 
 from libs.chassis.limits import Admission
 from libs.chassis.logs import logger
 from libs.chassis.metrics import Metrics
+from libs.chassis.wire import ANSWERED
 from libs.contracts.ids import uuid7
 from libs.contracts.limits import Limits
 
@@ -180,6 +181,7 @@ class _Frame:
         finally:
             if admitted:
                 self._admission.leave(admitted.workspace_id)
+            status = scope["state"].get(ANSWERED, status)
             self._measured(scope["method"], status, time.perf_counter() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -14,6 +14,8 @@ from libs.chassis.errors import ApiError, InvalidParameter
 from libs.contracts.ids import uuid7
 from libs.contracts.limits import Limits
 
+ANSWERED = "answered"  # in a scope's state: the status with which the connection itself has answered the request
+
 
 def bounded_http(limits: Limits) -> type[asyncio.Protocol]:
     """The protocol for `uvicorn.Config(http=...)`."""
@@ -87,6 +89,7 @@ class BoundedHttp(HttpToolsProtocol):
             return
         error = InvalidParameter(f"The body did not arrive within {self.limits.body_deadline_s:g} s.")
         error.status = 408
+        self.cycle.scope["state"][ANSWERED] = error.status
         self._answer(error)
 
     def _refuse(self, error: ApiError) -> None:

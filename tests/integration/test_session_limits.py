@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import pytest
 from libs.contracts.limits import Limits
 from services.session.app import REVISIONS
 from tests.support.servers import PostgresServer
-from tests.support.service import Keys, chassis_of, database, key_directory, served
+from tests.support.service import Keys, chassis_of, database, key_directory, served, until
 from tests.support.session import STORES, SessionService, session_app, session_service
 
 WAIT_S = 0.5
@@ -128,6 +129,29 @@ async def test_a_body_that_does_not_come_whole_in_time_is_408(server: Server) ->
     for status, body in (silent, trickling, endless):
         assert (status, body["error_code"]) == (408, "INVALID_PARAMETER_VALUE")
     assert await _stores(server) == 0
+
+
+@pytest.mark.parametrize("path", ["?session_store_id=abc", "/abc/sessions/s/items:append"], ids=["FastAPI's", "plain"])
+async def test_a_late_body_is_counted_as_what_it_was_answered(server: Server, path: str) -> None:
+    request = f"POST {STORES}{path} HTTP/1.1\r\nHost: x\r\n{server.bearer}\r\nContent-Length: 9\r\n\r\n"
+    before = _counted(server)
+
+    assert (await server.answer(request.encode()))[0] == 408
+
+    await until(lambda: _counted(server) != before)
+    assert _counted(server) - before == Counter({"408": 1})
+
+
+def _counted(server: Server) -> Counter[str]:
+    """POST requests by the status that the metrics have."""
+    (metric,) = chassis_of(server.app).metrics.requests.collect()
+    return Counter(
+        {
+            sample.labels["status"]: int(sample.value)
+            for sample in metric.samples
+            if sample.name.endswith("_total") and sample.labels["method"] == "POST"
+        }
+    )
 
 
 BEHIND: dict[str, Callable[[Server], bytes]] = {
