@@ -118,6 +118,6 @@ def build(
         LaneApi(models, lanes, usage, workers, access),
         ExtractionApi(limits, models, authorization, extractor),
         RepairApi(pipelines, sweeper, restored),
-        ReplayApi(replays, actors, replayer, unit_of_work, authorization, access),
+        ReplayApi(limits, replays, actors, replayer, unit_of_work, authorization, access),
     )
     return chassis.http("Memstream distiller", [api.routes() for api in apis])

@@ -46,6 +46,7 @@ ROUTES = {
     f"GET {PIPELINE}/runs": Route(SEEN),
     f"GET {PIPELINE}/runs/{{run_id}}": Route(SEEN),
     f"POST {PIPELINE}:replay": Route(MANAGED, {}),
+    f"GET {PIPELINE}/replays": Route(MANAGED),
     f"GET {PIPELINE}/replays/{{replay_id}}": Route(MANAGED),
     f"DELETE {PIPELINE}/replays/{{replay_id}}": Route(MANAGED),
     f"GET {PIPELINE}/lanes": Route(MANAGED),

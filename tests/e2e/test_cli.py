@@ -304,6 +304,8 @@ def a_pipeline_distils_what_was_said(cli: Cli, directory: Path) -> None:
     replay = re.fullmatch(rf"Replay ({whole}/replays/\S+): SUCCEEDED\n", replayed)
     assert replay, replayed
     assert cli.json(*pipeline, "replays", "get", replay[1]) == cli.rest(replay[1])
+    assert cli.json(*pipeline, "replays", "list", known) == cli.rest(f"{whole}/replays")
+    assert re.search(rf"{replay[1]} +SUCCEEDED +1 of 1 ", cli.text(*pipeline, "replays", "list", known))
     assert cli.json(*pipeline, "replays", "cancel", replay[1]) == {"canceled": replay[1]}
     assert cli.refused(*pipeline, "replays", "get", "latest", status=2)
     assert cli.json(*pipeline, "replay", whole, "--memory-store", name, "-y")["memory_store"] == f"memory-stores/{name}"

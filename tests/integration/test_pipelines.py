@@ -240,6 +240,15 @@ async def test_a_key_that_met_an_active_run_is_not_kept(memstream: System, pipel
     assert second.json()["name"] != first.json()["name"]
 
 
+@pytest.mark.parametrize("actor", ["", " ", "x" * 257, "a\nb"], ids=["empty", "blank", "long", "two lines"])
+async def test_nobody_is_replayed_whose_id_is_none(memstream: System, pipeline: str, actor: str) -> None:
+    answer = await memstream.client.post(f"{BASE}/{pipeline}:replay", json={"actor_id": actor})
+
+    assert (answer.status_code, answer.json()["error_code"]) == (400, "INVALID_PARAMETER_VALUE")
+    assert "actor_id" in answer.json()["message"]
+    assert await memstream.call("GET", f"/{pipeline}/replays") == {"replays": []}
+
+
 async def test_a_forged_page_token_and_a_nul_are_refused(memstream: System, pipeline: str) -> None:
     for path in (
         f"memory-pipelines?page_token={'A' * 40}",

@@ -190,6 +190,29 @@ async def test_a_replay_into_another_store_leaves_its_own_alone(opened: Open, mo
         await nothing_is_left(memstream)
 
 
+async def test_replays_are_paged_the_latest_first(opened: Open) -> None:
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "I live in Lyon")
+        await memstream.say("bo", "s2", "I live in Oslo")
+        await memstream.settled(pipeline)
+        assert await memstream.call("GET", f"/{pipeline}/replays") == {"replays": []}
+        replays = [
+            await ended(memstream, await start(memstream, pipeline, **body)) for body in ({}, {"actor_id": "bo"})
+        ]
+
+        first = await memstream.call("GET", f"/{pipeline}/replays", params={"page_size": 1})
+        rest = await memstream.call("GET", f"/{pipeline}/replays", params={"page_token": first["next_page_token"]})
+
+        assert [replay["actors"]["swapped"] for replay in replays] == [2, 1]
+        assert (first["replays"], rest) == ([replays[1]], {"replays": [replays[0]]})
+        assert await memstream.call("GET", f"/{pipeline}/replays") == {"replays": [replays[1], replays[0]]}
+        foreign = await memstream.client.get(
+            f"/api/2.0/agents/{pipeline}/runs", params={"page_token": first["next_page_token"]}
+        )
+        assert foreign.status_code == 400
+
+
 async def test_a_cancelled_replay_changes_nothing(opened: Open, model: ScriptedModel) -> None:
     gate = Gate(second)
     async with opened(batch_lines=2) as memstream:

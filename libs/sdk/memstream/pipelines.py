@@ -140,6 +140,14 @@ class Pipeline(Bound):
         body = given(actor_id=actor_id, memory_store=target)
         return Replay.of(self._transport.create(f"{self._path}:replay", body=body))
 
+    def replays(self, *, page_size: int | None = None) -> Iterator[Replay]:
+        """The latest started first, up to 30 days after their end; `page_size` (1 to 100) a request.
+
+        For the pipeline's creator or an admin.
+        """
+        for raw in self._transport.pages(f"{self._path}/replays", "replays", page_size=page_size):
+            yield Replay.of(raw)
+
     def get_replay(self, replay_id: str) -> Replay:
         """By its id, or its whole name. For the pipeline's creator or an admin."""
         return Replay.of(self._transport.get(self._replay(replay_id)))

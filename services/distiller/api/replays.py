@@ -1,4 +1,4 @@
-"""Replays of a pipeline: start, get, cancel."""
+"""Replays of a pipeline: start, get, list, cancel."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -12,14 +12,17 @@ from libs.chassis.errors import Aborted, NotFound
 from libs.chassis.http import Authenticated
 from libs.chassis.idempotency import REPLAYED, IdempotencyKey
 from libs.chassis.openapi import Empty
+from libs.chassis.paging import decode_token, encode_token, page_size
 from libs.chassis.permissions import bare_name
+from libs.chassis.texts import check_actor
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.ids import uuid7
+from libs.contracts.limits import Limits
 from libs.contracts.requests import PrincipalType
 from libs.contracts.routes import BASE, MEMORY_STORES, PIPELINES
 from services.distiller.api.access import PipelineAccess
 from services.distiller.api.authorization import Authorization
-from services.distiller.api.shapes import ReplayBody, ReplayShape
+from services.distiller.api.shapes import ReplayBody, ReplayPage, ReplayShape, Size, Token
 from services.distiller.domain import Pipeline
 from services.distiller.replays import Replayer
 from services.distiller.store import Replay, ReplayActors, Replays
@@ -29,6 +32,7 @@ from services.distiller.store.replays import CANCELED
 class ReplayApi:
     def __init__(
         self,
+        limits: Limits,
         replays: Replays,
         actors: ReplayActors,
         replayer: Replayer,
@@ -36,6 +40,7 @@ class ReplayApi:
         authorization: Authorization,
         access: PipelineAccess,
     ) -> None:
+        self._limits = limits
         self._replays = replays
         self._actors = actors
         self._replayer = replayer
@@ -47,6 +52,7 @@ class ReplayApi:
         router = APIRouter(prefix=f"{BASE}/{PIPELINES}", tags=["replays"])
         shown: dict[str, Any] = {"response_model_exclude_none": True}
         router.add_api_route("/{pipeline_id}:replay", self.replay, methods=["POST"], **shown)
+        router.add_api_route("/{pipeline_id}/replays", self.list_replays, methods=["GET"], **shown)
         router.add_api_route("/{pipeline_id}/replays/{replay_id}", self.get_replay, methods=["GET"], **shown)
         router.add_api_route("/{pipeline_id}/replays/{replay_id}", self.cancel_replay, methods=["DELETE"], **shown)
         return router
@@ -77,6 +83,20 @@ class ReplayApi:
             response.headers.update(REPLAYED)
         self._replayer.wake.set()
         return await self._shape(pipeline, (earlier or replay).replay_uid)
+
+    async def list_replays(
+        self, pipeline_id: str, caller: Authenticated, size: Size = None, token: Token = None
+    ) -> ReplayPage:
+        """The latest started first; each is kept for 30 days after its end."""
+        pipeline = await self._access.managed(pipeline_id, caller)
+        limit = page_size(size, default=50, maximum=100)
+        scope = ("replays", pipeline.pipeline_uid)
+        cursor = decode_token(scope, token, (UUID,))
+        found = await self._replays.page(pipeline.pipeline_uid, cursor[0] if cursor else None, limit + 1)
+        more = encode_token(scope, [found[limit - 1].replay_uid]) if len(found) > limit else None
+        counts = await self._actors.counts_of(found[:limit])
+        shown = [ReplayShape.of(replay, counts[replay.replay_uid]) for replay in found[:limit]]
+        return ReplayPage(replays=shown, next_page_token=more)
 
     async def get_replay(self, pipeline_id: str, replay_id: str, caller: Authenticated) -> ReplayShape:
         pipeline = await self._access.managed(pipeline_id, caller)
@@ -113,7 +133,7 @@ class ReplayApi:
             shadow_uid=uuid7(),
             into_store_uid=store_uid,
             into_store_id=store_id,
-            actor_id=body.actor_id,
+            actor_id=None if body.actor_id is None else check_actor(body.actor_id, self._limits),
             state="PENDING",
             error=None,
             create_time=datetime.now(UTC),

@@ -164,6 +164,11 @@ class ReplayShape(BaseModel):
         )
 
 
+class ReplayPage(BaseModel):
+    replays: list[ReplayShape]
+    next_page_token: str | None = None
+
+
 class LaneShape(BaseModel):
     """`behind`: positions known and not distilled. `due_time`: when it is worked on next."""
 

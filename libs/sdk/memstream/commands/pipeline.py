@@ -44,6 +44,19 @@ RUNS = Listing(
         Column("error", "error"),
     ),
 )
+REPLAYS = Listing(
+    "replays",
+    "replay",
+    (
+        Column("replay", "name", is_id=True),
+        Column("state", "state"),
+        Column("actors", lambda row: "{swapped} of {total}".format(**row["actors"])),
+        Column("started", when("create_time")),
+        Column("ended", when("end_time")),
+        Column("into", last("memory_store")),
+        Column("error", "error"),
+    ),
+)
 LANES = Listing(
     "lanes",
     "lane",
@@ -294,6 +307,12 @@ def get_run(
 ) -> None:
     """Show a run."""
     _show_named(console(ctx), name, RUN_NAME, "runs/<digits>")
+
+
+@replays.command("list")
+def list_replays(ctx: typer.Context, name: Name, page_size: PageSize = None, page_token: PageToken = None) -> None:
+    """List replays, the latest started first."""
+    _list(console(ctx), REPLAYS, f"{_path(name)}/replays", {"page_size": page_size}, page_token)
 
 
 @replays.command("get")

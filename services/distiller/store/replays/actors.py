@@ -1,5 +1,6 @@
 """Where each actor of a replay stands. Whoever moves one has seen it in the state that it moves it from."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from libs.chassis.database import Database
@@ -17,18 +18,23 @@ class ReplayActors:
         self._database = database
 
     async def counts(self, replay: Replay) -> Counts:
-        row = await self._database.fetchrow(
-            "select count(*) as total, count(*) filter (where state = 'swapped') as swapped,"
+        return (await self.counts_of([replay]))[replay.replay_uid]
+
+    async def counts_of(self, replays: Sequence[Replay]) -> dict[UUID, Counts]:
+        rows = await self._database.fetch(
+            "select replay_uid, count(actor_id) as total, count(*) filter (where state = 'swapped') as swapped,"
             " count(*) filter (where state = 'failed') as failed,"
             " count(*) filter (where state = 'gone' and reason = $2) as canceled,"
             f" count(*) filter (where {WANTED} or state = 'withdrawing') as left,"
             f" count(*) filter (where {WANTED}) as wanted,"
-            " min(reason) filter (where state = 'failed') as reason from replay_actors where replay_uid = $1",
-            replay.replay_uid,
+            " min(reason) filter (where state = 'failed') as reason"
+            " from unnest($1::uuid[]) as asked (replay_uid) left join replay_actors using (replay_uid)"
+            " group by replay_uid",
+            [replay.replay_uid for replay in replays],
             CANCELED,
         )
-        assert row is not None  # noqa: S101 - an aggregate answers one row
-        return Counts(**row)
+        counts = [dict(row) for row in rows]
+        return {row.pop("replay_uid"): Counts(**row) for row in counts}
 
     async def at_work(self, replay: Replay) -> list[AtWork]:
         rows = await self._database.fetch(

@@ -78,6 +78,17 @@ class Replays:
         )
         return None if row is None else Replay(**row)
 
+    async def page(self, pipeline_uid: UUID, before: UUID | None, limit: int) -> list[Replay]:
+        """The most recently started first."""
+        rows = await self._database.fetch(
+            f"select {COLUMNS} from replays where pipeline_uid = $1 and ($2::uuid is null or replay_uid < $2)"
+            " order by replay_uid desc limit $3",
+            pipeline_uid,
+            before,
+            limit,
+        )
+        return [Replay(**row) for row in rows]
+
     async def active(self, tx: Tx, pipeline_uid: UUID) -> Replay | None:
         row = await tx.fetchrow(f"select {COLUMNS} from replays where pipeline_uid = $1 and {ACTIVE}", pipeline_uid)
         return None if row is None else Replay(**row)
