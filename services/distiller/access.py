@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
+from libs.chassis.errors import Reject, Retry
 from libs.contracts.requests import (
     AuthorizeMemoryStore,
     AuthorizeSessionStore,
@@ -47,6 +48,16 @@ class Access:
                 raise LaneFailure(f"PERMISSION_DENIED: the pipeline's creator needs {question.permission} on {name}")
         self._allowed = {uid: until for uid, until in self._allowed.items() if until > now}
         self._allowed[pipeline.pipeline_uid] = now + BELIEVED_S
+
+    async def obstacle(self, pipeline: Pipeline) -> str | None:
+        """Why a run would fail that starts now, unless nothing is known against it or nobody can say."""
+        try:
+            await self.check(pipeline, believed=False)
+        except LaneFailure as failure:
+            return str(failure)
+        except (Retry, Reject):
+            return None
+        return None
 
 
 def _questions(pipeline: Pipeline) -> tuple[tuple[str, AuthorizeStore], ...]:

@@ -112,7 +112,18 @@ def build(
     limits = settings.limits
     apis = (
         PipelineApi(
-            limits, models, pipelines, lanes, replays, runner, sweeper, workers, unit_of_work, authorization, access
+            limits,
+            models,
+            pipelines,
+            lanes,
+            replays,
+            runner,
+            sweeper,
+            workers,
+            unit_of_work,
+            authorization,
+            access,
+            creators,
         ),
         RunApi(runs, runner, unit_of_work, access),
         LaneApi(models, lanes, usage, workers, access),

@@ -409,6 +409,12 @@ def the_doctor_finds_what_is_wrong(cli: Cli, _: Path) -> None:
     pipeline = ("memory", "pipeline", "create", "--session-store", name, "--memory-store", name)
     cli.json(*pipeline, "--trigger", "continuous")
     assert set(states(*stores).values()) == {"ok"}
+    cli.json("memory", "stores", "delete", name, "--yes")
+    cli.json("memory", "stores", "create", "--display-name", name)
+    assert states(*stores)["pipeline"] == "failed"
+    assert f"memory-stores/{name} of this pipeline was deleted" in cli.text("memory", "pipeline", "list", *stores)
+    cli.json(*pipeline, "--trigger", "continuous")
+    assert set(states(*stores).values()) == {"ok"}
     assert states("--session-store", "nobody-s")["session store"] == "failed"
     assert cli.run("doctor", "--session-store", "nobody-s").exit_code == 1
 

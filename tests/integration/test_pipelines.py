@@ -42,6 +42,7 @@ async def test_a_pipeline_has_the_published_shape(memstream: System, pipeline: s
     assert shown["dreamer_policy"]["trigger"] == "MANUAL_ONLY"
     assert shown["dreamer_policy"]["enabled"] is False
     assert {"etag", "create_time", "update_time"} <= shown.keys()
+    assert "error" not in shown
 
 
 async def test_a_pair_of_stores_has_one_pipeline_and_the_refusal_names_it(memstream: System, pipeline: str) -> None:

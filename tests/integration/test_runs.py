@@ -144,12 +144,17 @@ async def test_a_store_made_again_under_its_name_is_another_one(memstream: Syste
     await memstream.call("POST", "/session-stores?session_store_id=chats", json={}) if "session" in name else (
         await memstream.call("POST", "/memory-stores?managed_memory_store_id=facts", json={"display_name": "facts"})
     )
+    shown = await memstream.call("GET", f"/{pipeline}")
 
     second = (await memstream.call("POST", f"/{pipeline}/run", json={}))["name"]
 
     failed = await ended(memstream, second)
     assert failed["state"] == "FAILED"
     assert f"{name} of this pipeline was deleted; a new one of that name is another" in failed["error"]
+    assert shown["error"] == failed["error"]
+    assert await memstream.call("GET", "/memory-pipelines") == {"memory_pipelines": [shown]}
+    paused = await memstream.call("PATCH", f"/{pipeline}?update_mask=dreamer_policy.enabled", json={})
+    assert paused["error"] == failed["error"]
 
 
 @pytest.mark.parametrize(
@@ -169,6 +174,7 @@ async def test_a_run_fails_when_the_pipelines_creator_has_lost_a_right(
     await memstream.say("ana", "s1", "I am allergic to peanuts.")
     await memstream.call("POST", f"/{store}/permissions:revoke", json={"principal": friend})
 
+    shown = await memstream.call("GET", f"/{pipeline}", headers=header)
     run = (await memstream.call("POST", f"/{pipeline}/run", json={}, headers=header))["name"]
 
     boss = memstream.keys.header("boss@example.com", admin=True)
@@ -176,3 +182,4 @@ async def test_a_run_fails_when_the_pipelines_creator_has_lost_a_right(
     failed = await ended(memstream, run)
     assert failed["state"] == "FAILED"
     assert f"PERMISSION_DENIED: the pipeline's creator needs {needed} on {store}" in failed["error"]
+    assert shown["error"] == failed["error"]

@@ -124,10 +124,12 @@ class Doctor:
         pair = (f"session-stores/{self._session_store}", f"memory-stores/{self._memory_store}")
         try:
             pipelines = self._rest.pages(f"{BASE}/memory-pipelines", "memory_pipelines", page_size=PAGE_MAX)
-            found = next((one for one in pipelines if (one["session_store"], one["memory_store"]) == pair), None)
+            of_pair = [one for one in pipelines if (one["session_store"], one["memory_store"]) == pair]
         except MemstreamError as error:
             yield Finding("pipeline", FAILED, error.message, error.hint)
             return
+        # One of deleted stores may stand beside that of the stores of now.
+        found = min(of_pair, key=lambda one: "error" in one, default=None)
         if found is None:
             create = f"memstream memory pipeline create --session-store {pair[0]} --memory-store {pair[1]}"
             detail = f"none from {self._session_store} to {self._memory_store} that you may see"
@@ -139,6 +141,14 @@ class Doctor:
     def _pipeline(self, found: dict[str, Any]) -> Finding:
         trigger = found["dreamer_policy"]["trigger"]
         name = found["name"].rpartition("/")[2]
+        if "error" in found:
+            create = f"memstream memory pipeline create --session-store {self._session_store}"
+            hint = (
+                f"`memstream memory pipeline delete {name}`, then `{create} --memory-store {self._memory_store}`"
+                if found["error"].startswith("NOT_FOUND")
+                else "a grant gives its creator that right again"
+            )
+            return Finding("pipeline", FAILED, f"{found['name']}: {found['error']}", hint)
         parked = self._lanes(found, "parked")
         if parked:
             hint = f"`memstream memory pipeline lanes {name} --state parked` gives the reasons"

@@ -1,5 +1,6 @@
 """Pipelines: create, get, list, update by leaf masks, delete."""
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ from libs.contracts.events import ReplayEnded
 from libs.contracts.ids import uuid7
 from libs.contracts.limits import Limits
 from libs.contracts.routes import BASE, MEMORY_STORES, PIPELINES, SESSION_STORES
+from services.distiller.access import Access
 from services.distiller.api.access import PipelineAccess, missing
 from services.distiller.api.authorization import Authorization
 from services.distiller.api.shapes import PipelineBody, PipelinePage, PipelineShape, Size, Token, etag_of
@@ -60,6 +62,7 @@ class PipelineApi:
         unit_of_work: UnitOfWork,
         authorization: Authorization,
         access: PipelineAccess,
+        creators: Access,
     ) -> None:
         self._limits = limits
         self._models = models
@@ -72,6 +75,7 @@ class PipelineApi:
         self._unit_of_work = unit_of_work
         self._authorization = authorization
         self._access = access
+        self._creators = creators
 
     def routes(self) -> APIRouter:
         router = APIRouter(prefix=f"{BASE}/{PIPELINES}", tags=["memory pipelines"])
@@ -121,18 +125,22 @@ class PipelineApi:
         return PipelineShape.of(created)
 
     async def list_pipelines(self, caller: Authenticated, size: Size = None, token: Token = None) -> PipelinePage:
-        """The pipelines both of whose stores the caller may read, oldest first; for an admin every one."""
+        """The pipelines both of whose stores the caller may read, oldest first; for an admin every one.
+
+        Whoever made one sees it also when a store of it is gone, with the reason as its `error`.
+        """
         limit = page_size(size, default=25, maximum=100)
         scope = ("pipelines", caller.workspace_id)
         cursor = decode_token(scope, token, (UUID,))
         after = cursor[0] if cursor else None
         found = await self._pipelines.page(caller.workspace_id, after, limit + 1)
-        shown = [PipelineShape.of(each) for each in found[:limit] if await self._access.is_visible(each, caller)]
+        visible = [each for each in found[:limit] if await self._access.is_visible(each, caller)]
+        shown = await asyncio.gather(*map(self._shape, visible))
         more = encode_token(scope, [found[limit - 1].pipeline_uid]) if len(found) > limit else None
         return PipelinePage(memory_pipelines=shown, next_page_token=more)
 
     async def get(self, pipeline_id: str, caller: Authenticated) -> PipelineShape:
-        return PipelineShape.of(await self._access.seen(pipeline_id, caller))
+        return await self._shape(await self._access.seen(pipeline_id, caller))
 
     async def update(
         self,
@@ -183,7 +191,7 @@ class PipelineApi:
         if {"model", "instructions", "daily_token_budget"} & changes.keys():
             await self._lanes.redrive(pipeline.pipeline_uid)
             self._workers.due_in(0)
-        return PipelineShape.of(updated)
+        return await self._shape(updated)
 
     async def delete(self, pipeline_id: str, caller: Authenticated) -> Empty:
         """The pipeline with its runs, replays and lanes; memories stay, and a batch already on its way is applied."""
@@ -194,6 +202,9 @@ class PipelineApi:
             if not await self._pipelines.delete(tx, pipeline.pipeline_uid):
                 raise missing(pipeline_id)
         return Empty()
+
+    async def _shape(self, pipeline: Pipeline) -> PipelineShape:
+        return PipelineShape.of(pipeline, await self._creators.obstacle(pipeline))
 
     def _new(self, body: PipelineBody, caller: Caller) -> Pipeline:
         policy = body.dreamer_policy

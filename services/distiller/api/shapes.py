@@ -77,12 +77,17 @@ class PipelineShape(BaseModel):
     memory_store: str
     dreamer_policy: PolicyShape
     model: str | None = Field(None, description="The older place of dreamer_policy.model.")
+    error: str | None = Field(
+        None,
+        description="Why it cannot distil now: a store of it was deleted, also one that was made again under its name,"
+        " or its creator may not use the model, read the one store or write the other.",
+    )
     etag: str
     create_time: str
     update_time: str
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> "PipelineShape":
+    def of(cls, pipeline: Pipeline, error: str | None = None) -> "PipelineShape":
         return cls(
             name=pipeline.name,
             display_name=pipeline.display_name,
@@ -98,6 +103,7 @@ class PipelineShape(BaseModel):
                 daily_token_budget=pipeline.daily_token_budget,
             ),
             model=pipeline.model,
+            error=error,
             etag=etag_of(pipeline),
             create_time=rfc3339(pipeline.create_time),
             update_time=rfc3339(pipeline.update_time),

@@ -23,6 +23,7 @@ class Pipeline(Bound):
 
     `CONTINUOUS` distils an actor `quiet_period_s` after their last item, `max_wait_s` after the first at the latest;
     `SCHEDULED` about once a day; `MANUAL_ONLY` when it is run. `daily_token_budget` is per UTC day; None has no end.
+    `error` says why it cannot distil now: a store of it was deleted, say, and another made under the same name.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Pipeline(Bound):
     quiet_period_s: float | None = None
     max_wait_s: float | None = None
     daily_token_budget: int | None = None
+    error: str | None = None
     etag: str | None = None
     create_time: datetime | None = None
     update_time: datetime | None = None

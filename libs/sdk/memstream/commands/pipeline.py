@@ -29,6 +29,7 @@ PIPELINES = Listing(
         Column("session store", last("session_store"), is_id=True),
         Column("memory store", last("memory_store"), is_id=True),
         Column("trigger", "dreamer_policy.trigger"),
+        Column("error", "error"),
         Column("model", "dreamer_policy.model"),
         Column("display name", "display_name"),
     ),
