@@ -22,6 +22,7 @@ from memstream.cli import app
 from services.standalone.embedded import EmbeddedPostgres
 from tests.support.cli import MEMSTREAM, Cli
 from tests.support.servers import server_directory
+from tests.support.service import until
 from tests.support.standalone import StandaloneProcess
 
 RUN_ELSEWHERE = {"mcp"}  # test_mcp.py, by a client of its protocol
@@ -327,6 +328,9 @@ def an_actor_is_forgotten(cli: Cli, _: Path) -> None:
     assert receipt["state"] == "DONE"
     said = cli.text("erase", "--actor", "ines", "--memory-store", name, "--yes", "--wait")
     assert re.fullmatch(r"Erasure \S+ of ines: DONE, .+\n", said)
+    for store in ("--session-store", "--memory-store"):
+        nobody = cli.text("erase", "--actor", "innes", store, name, "--yes", "--wait")
+        assert re.fullmatch(r"Erasure \S+ of innes: DONE; nothing was held of this actor\n", nobody)
     assert cli.rest(f"session-stores/{name}/sessions").get("sessions", []) == []
     assert cli.rest(f"memory-stores/{name}/entries", actor_id="ines").get("managed_memory_entries", []) == []
 
@@ -486,6 +490,40 @@ def test_every_command_does_what_it_says(cli: Cli, tmp_path: Path) -> None:
         scene(cli, directory)
 
     assert {name for name in commands() if not cli.has_run(name)} == RUN_ELSEWHERE
+
+
+@pytest.mark.slow
+def test_a_wait_that_is_over_says_where_the_run_or_the_replay_stands() -> None:
+    away = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "key", "MODEL": "away"}
+    pipeline, brief = ("memory", "pipeline"), ("--wait", "--wait-timeout", "1")
+    with server_directory() as directory:
+        process = StandaloneProcess(directory / "data", variables=away)
+        process.start()
+        try:
+            cli = Cli(process)
+            cli.json("sessions", "stores", "create", "--name", "chats")
+            cli.json("memory", "stores", "create", "--name", "facts")
+            cli.json("sessions", "create", "--store", "chats", "--actor-id", "ines", "--session-id", "s")
+            said = json.dumps({"type": "message", "role": "user", "content": "I live in Lisbon."})
+            cli.json("sessions", "items", "append", "--store", "chats", "--session-id", "s", "--data", said)
+            stores = ("--session-store", "chats", "--memory-store", "facts", "--trigger", "continuous")
+            known = cli.json(*pipeline, "create", *stores)["name"].rpartition("/")[2]
+            lanes = ("lanes", known, "--state", "waiting_provider")
+            asyncio.run(until(lambda: cli.json(*pipeline, *lanes)["lanes"], deadline_s=60))
+
+            run = cli.run(*pipeline, "run", known, *brief)
+            replay = cli.run(*pipeline, "replay", known, "--yes", *brief)
+        finally:
+            process.stop()
+
+    _, told, more = run.stderr.splitlines()
+    state = r"(PENDING|RUNNING) after 1 s and goes on by itself"
+    assert re.fullmatch(rf"error: \S+/runs/1 is {state}: actors: 1 waiting_provider \(.+\)", told), told
+    assert more == f"  help: `memstream memory pipeline lanes {known}` tells of each actor"
+    _, told, more = replay.stderr.splitlines()
+    assert re.fullmatch(rf"error: \S+/replays/\S+ is {state}: 0 of 1 actors swapped, 0 failed", told), told
+    assert more.startswith("  help: `memstream memory pipeline replays get memory-pipelines/")
+    assert [(result.exit_code, result.stdout) for result in (run, replay)] == [(1, ""), (1, "")]
 
 
 @pytest.mark.parametrize("columns", [40, 80, 160])

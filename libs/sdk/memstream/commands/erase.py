@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,6 +10,7 @@ from memstream.commands.options import Wait, WaitTimeout, Yes
 from memstream.commands.progress import waited
 from memstream.commands.views import show_done
 from memstream.console import console
+from memstream.errors import MemstreamError
 from memstream.values import bare, segment
 
 
@@ -35,8 +36,17 @@ def erase(
         receipt = rest.create(f"{store}/actors:erase", body={"actor_id": actor})
         if wait:
             path = f"{store}/erasures/{segment(receipt['erasure_id'])}"
+
+            def late(seen: dict[str, Any]) -> MemstreamError:
+                return MemstreamError(
+                    f"erasure {seen['erasure_id']} is {seen['state']} after {wait_timeout} s and goes on by itself",
+                    hint="the same command again waits on, with a receipt of its own",
+                )
+
             receipt = waited(
-                out, "erasing", lambda: rest.get(path), lambda raw: raw["state"] == "DONE", timeout_s=wait_timeout
+                out, "erasing", lambda: rest.get(path), lambda raw: raw["state"] == "DONE", late, timeout_s=wait_timeout
             )
     counts = "".join(f", {count} {what}" for what, count in receipt["counts"].items())
+    if receipt["state"] == "DONE" and not any(receipt["counts"].values()):
+        counts = "; nothing was held of this actor"
     show_done(out, receipt, f"Erasure {receipt['erasure_id']} of {actor}: {receipt['state']}{counts}")

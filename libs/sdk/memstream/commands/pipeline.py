@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import datetime
 from enum import Enum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,10 +18,14 @@ from memstream.console import Console, console
 from memstream.errors import Aborted, MemstreamError
 from memstream.values import PAGE_MAX, bare, given, segment
 
+if TYPE_CHECKING:
+    from memstream.transport import Transport
+
 COLLECTION = "memory-pipelines"
 RUN_NAME = re.compile(rf"{COLLECTION}/[^/\s]+/runs/\d+")
 REPLAY_NAME = re.compile(rf"{COLLECTION}/[^/\s]+/replays/[0-9a-f-]+")
 UNFINISHED = ("PENDING", "RUNNING")
+REASONS_SHOWN = 3
 PIPELINES = Listing(
     "memory_pipelines",
     "pipeline",
@@ -337,6 +342,13 @@ def _begin(
 ) -> None:
     """Starts a run or a replay and shows it; with `wait` what became of it, and a failure unless it succeeded."""
     get = f"memstream memory pipeline {what}s get"
+
+    def late(seen: dict[str, Any]) -> MemstreamError:
+        return MemstreamError(
+            f"{seen['name']} is {seen['state']} after {wait_timeout} s and goes on by itself: {_stand(rest, seen)}",
+            hint=_more(seen),
+        )
+
     with out.rest() as rest:
         try:
             raw = rest.create(path, body=body)
@@ -346,11 +358,40 @@ def _begin(
             raise
         if wait:
             waiting = f"waiting for {what} {raw['name']}"
-            raw = waited(out, waiting, lambda: rest.get(f"/{raw['name']}"), _has_ended, timeout_s=wait_timeout)
+            raw = waited(out, waiting, lambda: rest.get(f"/{raw['name']}"), _has_ended, late, timeout_s=wait_timeout)
     done = f"{what.capitalize()} {raw['name']}: {raw['state']}"
     show_done(out, raw, done, *(() if _has_ended(raw) else (f"{get} {raw['name']}",)))
     if wait and raw["state"] != "SUCCEEDED":
-        raise MemstreamError(f"{raw['name']} ended as {raw['state']}: {raw.get('error') or 'no reason is known'}")
+        why = raw.get("error") or "no reason is known"
+        raise MemstreamError(f"{raw['name']} ended as {raw['state']}: {why}", hint=_more(raw))
+
+
+def _stand(rest: Transport, raw: dict[str, Any]) -> str:
+    """How far a run or a replay is."""
+    if "actors" in raw:
+        return "{swapped} of {total} actors swapped, {failed} failed".format(**raw["actors"])
+    from memstream.distilling import BUSY
+
+    path = f"/{raw['name'].partition('/runs/')[0]}/lanes"
+    lanes = [
+        lane
+        for state in (*BUSY, "parked")
+        for lane in rest.pages(path, LANES.field, page_size=PAGE_MAX, params={"state": state})
+    ]
+    if not lanes:
+        return "no actor is behind"
+    states = Counter(lane["state"] for lane in lanes)
+    reasons = Counter(lane["reason"] for lane in lanes if lane.get("reason")).most_common(REASONS_SHOWN)
+    why = f" ({'; '.join(reason for reason, _ in reasons)})" if reasons else ""
+    return f"actors: {', '.join(f'{count} {state}' for state, count in states.items())}{why}"
+
+
+def _more(raw: dict[str, Any]) -> str:
+    """The command that tells more of a run or a replay."""
+    pipeline_id, _, what = raw["name"].removeprefix(f"{COLLECTION}/").partition("/")
+    if what.startswith("runs/"):
+        return f"`memstream memory pipeline lanes {pipeline_id}` tells of each actor"
+    return f"`memstream memory pipeline replays get {raw['name']}` shows how far it is"
 
 
 def _show_named(out: Console, name: str, pattern: re.Pattern[str], form: str) -> None:

@@ -33,13 +33,21 @@ def progress(out: Console, what: str, total: int | None) -> Iterator[Callable[[i
         yield lambda count: bar.advance(task, count)
 
 
-def waited(out: Console, what: str, look: Callable[[], T], is_over: Callable[[T], bool], *, timeout_s: float) -> T:
-    """What is seen once it is over, looked at again and again. Raises `MemstreamError` past the deadline."""
+def waited(
+    out: Console,
+    what: str,
+    look: Callable[[], T],
+    is_over: Callable[[T], bool],
+    late: Callable[[T], MemstreamError],
+    *,
+    timeout_s: float,
+) -> T:
+    """What is seen once it is over, looked at again and again. Past the deadline it raises what `late` makes of it."""
     begun = time.monotonic()
     with waiting(out, what):
         while not is_over(seen := look()):
             if time.monotonic() - begun > timeout_s:
-                raise MemstreamError("the time to wait is over; it goes on by itself")
+                raise late(seen)
             time.sleep(POLL_S)
     return seen
 
