@@ -82,6 +82,10 @@ def session_stores_are_made_found_changed_and_deleted(cli: Cli, _: Path) -> None
 
     changed = cli.json(*stores, "update", name, "--description", "talks")
     assert (changed, changed["description"]) == (cli.rest(path), "talks")
+    kept = cli.json(*stores, "create", "--name", fresh(), "--retention-days", "30", "--idle-ttl-minutes", "60")
+    assert (kept["retention_days"], kept["idle_ttl_minutes"]) == (30, 60)
+    kept = cli.json(*stores, "update", kept["name"], "--retention-days", "0", "--idle-ttl-minutes", "90")
+    assert ("retention_days" in kept, kept["idle_ttl_minutes"]) == (False, 90)
     assert cli.refused(*stores, "update", name).startswith("error: there is nothing to update")
     assert "must be a JSON object" in cli.refused(*stores, "update", name, "--metadata", "[1]")
     assert "is not JSON" in cli.refused(*stores, "update", name, "--metadata", "{")
@@ -201,6 +205,15 @@ def memories_are_written_searched_and_deleted(cli: Cli, directory: Path) -> None
     assert named["name"] == made["name"]
     changed = cli.json(*stores, "update", store, "--description", "what is known")
     assert (changed, changed["description"]) == (cli.rest(f"memory-stores/{store}"), "what is known")
+    options = ("--language", "french", "--history-days", "30", "--metadata", '{"team": "a"}')
+    french = cli.json(*stores, "create", "--name", fresh(), *options)
+    assert (french["language"], french["history_days"], french["metadata"]) == ("french", 30, {"team": "a"})
+    changed = cli.json(*stores, "update", french["name"], "--language", "", "--history-days", "0", "--metadata", "{}")
+    assert (changed["language"], "history_days" in changed) == (made["language"], False)
+    assert not changed.get("metadata")
+    refused = cli.refused(*stores, "update", store, "--embedding-model", "nobody-s")
+    assert refused.startswith("error[INVALID_PARAMETER_VALUE]: embedding_model")
+    assert "embedding_model" not in cli.json(*stores, "update", store, "--embedding-model", "")
 
     file = directory / "tea.md"
     file.write_text("Prefers green tea.\n")
@@ -234,6 +247,15 @@ def memories_are_written_searched_and_deleted(cli: Cli, directory: Path) -> None
 
     updated = cli.json(*entries, "update", tea_id, *at, "--content", "Prefers black tea.")
     assert (updated["content"], updated["version"]) == ("Prefers black tea.", 2)
+    assert cli.json(*entries, "versions", tea["name"]) == cli.rest(f"{tea['name']}/versions")
+    assert re.search(
+        r"\n2 +Prefers black tea\. .*\n1 +Prefers green tea\. ", cli.text(*entries, "versions", tea["name"])
+    )
+    assert "--page-token" in cli.text(*entries, "versions", tea_id, *at, "--page-size", "1")
+    restored = cli.text(*entries, "restore", tea_id, *at, "--version", "1")
+    assert restored == "Restored version 1 of /tea.md, as version 3\n"
+    assert cli.rest(tea["name"])["content"] == "Prefers green tea.\n"
+    assert cli.refused(*entries, "restore", tea["name"], "--version", "9").startswith("error[")
     assert cli.refused(*entries, "update", tea["name"]).startswith("error: there is nothing to update")
     assert "nothing was done" in cli.refused(*entries, "delete", tea["name"], input="n\n")
     assert cli.json(*entries, "delete", tea["name"], "--yes") == {"deleted": tea["name"]}

@@ -8,9 +8,19 @@ import typer
 
 from memstream.commands.binding import add_binding
 from memstream.commands.groups import group
-from memstream.commands.options import Actor, Description, MemoryStore, PageSize, PageToken, Yes, text_of
+from memstream.commands.options import (
+    Actor,
+    Description,
+    MemoryStore,
+    Metadata,
+    PageSize,
+    PageToken,
+    Yes,
+    json_object,
+    text_of,
+)
 from memstream.commands.pipeline import pipeline
-from memstream.commands.stores import Kind, Name, add_common_commands, show_created
+from memstream.commands.stores import Kind, Name, add_common_commands, show_created, store_changes
 from memstream.commands.views import Column, Listing, last, show_details, show_done, show_list, show_pages, when
 from memstream.console import console
 from memstream.values import bare, changes, given, segment
@@ -53,6 +63,17 @@ HITS = Listing(
         Column("entry", last("managed_memory_entry.name")),
     ),
 )
+VERSIONS = Listing(
+    "versions",
+    "version",
+    (
+        Column("version", "version", is_id=True),
+        Column("content", lambda version: "retired" if version.get("retired") else version.get("content")),
+        Column("valid from", when("valid_from")),
+        Column("recorded", when("recorded_at")),
+        Column("writer", "writer.name"),
+    ),
+)
 SOURCE_TYPE = "MANAGED_MEMORY_ENTRY_SOURCE_TYPE_"
 
 Entry = Annotated[
@@ -60,6 +81,13 @@ Entry = Annotated[
 ]
 StoreOfId = Annotated[
     str | None, typer.Option("--store", envvar="AGENT_MEMORY_STORE", help="The memory store.", show_default=False)
+]
+Language = Annotated[str | None, typer.Option("--language", help="Of its search: english, french, ...")]
+EmbeddingModel = Annotated[
+    str | None, typer.Option("--embedding-model", help="Whose vectors its search uses; none when absent or empty.")
+]
+HistoryDays = Annotated[
+    int | None, typer.Option("--history-days", min=0, help="How long superseded versions are kept; 0 is for ever.")
 ]
 Session = Annotated[str | None, typer.Option("--session-id", help="Only what belongs to this session.")]
 
@@ -79,6 +107,10 @@ def create_store(
         str, typer.Option("--display-name", "--name", help="3 to 56 of a-z, 0-9 and -.", show_default=False)
     ],
     description: Description = None,
+    metadata: Metadata = None,
+    language: Language = None,
+    embedding_model: EmbeddingModel = None,
+    history_days: HistoryDays = None,
 ) -> None:
     """Make a memory store."""
     out = console(ctx)
@@ -86,7 +118,14 @@ def create_store(
         raw = rest.create(
             f"/{STORES.collection}",
             params={"managed_memory_store_id": name},
-            body=given(display_name=name, description=description),
+            body=given(
+                display_name=name,
+                description=description,
+                metadata=json_object("--metadata", metadata),
+                language=language or None,
+                embedding_model=embedding_model or None,
+                history_days=history_days or None,
+            ),
         )
     show_created(out, STORES, raw, f"memstream memory pipeline create --memory-store {name} --session-store STORE")
 
@@ -97,10 +136,21 @@ def update_store(
     name: Name,
     display_name: Annotated[str | None, typer.Option("--display-name", help="Is its id, and stays so.")] = None,
     description: Description = None,
+    metadata: Metadata = None,
+    language: Language = None,
+    embedding_model: EmbeddingModel = None,
+    history_days: HistoryDays = None,
 ) -> None:
-    """Change a memory store."""
+    """Change a memory store; metadata is replaced as a whole, and an empty text gives a field its default."""
     out = console(ctx)
-    mask, body = changes(display_name=display_name, description=description)
+    mask, body = store_changes(
+        display_name=display_name,
+        description=description,
+        metadata=json_object("--metadata", metadata),
+        language=language,
+        embedding_model=embedding_model,
+        history_days=history_days,
+    )
     with out.rest() as rest:
         raw = rest.send("PATCH", STORES.path(name), params=mask, body=body)
     show_done(out, raw, f"Updated memory store {name}")
@@ -205,6 +255,40 @@ def update(
     with out.rest() as rest:
         raw = rest.send("PATCH", _path(entry, store), params=mask, body=body)
     show_done(out, raw, f"Updated {raw['path']}")
+
+
+@entries.command("versions")
+def versions(
+    ctx: typer.Context,
+    entry: Entry,
+    store: StoreOfId = None,
+    page_size: PageSize = None,
+    page_token: PageToken = None,
+) -> None:
+    """List what an entry has said, the current version first."""
+    out = console(ctx)
+    path = f"{_path(entry, store)}/versions"
+    with out.rest() as rest:
+        show_pages(
+            out,
+            VERSIONS,
+            lambda token: rest.get(path, {"page_size": page_size, "page_token": token}),
+            page_token,
+        )
+
+
+@entries.command("restore")
+def restore(
+    ctx: typer.Context,
+    entry: Entry,
+    version: Annotated[int, typer.Option("--version", min=1, help="As `versions` lists them.", show_default=False)],
+    store: StoreOfId = None,
+) -> None:
+    """Say again what a version said, as a new version."""
+    out = console(ctx)
+    with out.rest() as rest:
+        raw = rest.create(f"{_path(entry, store)}:restore", body={"version": version})
+    show_done(out, raw, f"Restored version {version} of {raw['path']}, as version {raw['version']}")
 
 
 @entries.command("delete")

@@ -21,11 +21,11 @@ from memstream.commands.options import (
     json_value,
     text_of,
 )
-from memstream.commands.stores import Kind, Name, add_common_commands, show_created
+from memstream.commands.stores import Kind, Name, add_common_commands, show_created, store_changes
 from memstream.commands.views import Column, Listing, show_details, show_done, show_pages, when
 from memstream.console import console
 from memstream.errors import MemstreamError
-from memstream.values import changes, given, segment
+from memstream.values import given, segment
 
 STORES = Kind(
     noun="session store",
@@ -67,6 +67,13 @@ ITEMS = Listing(
 SessionId = Annotated[str, typer.Argument(help="The session.", show_default=False)]
 Parent = Annotated[str | None, typer.Option("--parent-session-id", help="Makes it a child of this one.")]
 NewSession = Annotated[str | None, typer.Option("--session-id", help="Its id; made up when absent.")]
+RetentionDays = Annotated[
+    int | None, typer.Option("--retention-days", min=0, help="How long its sessions are kept; 0 is for ever.")
+]
+IdleTtl = Annotated[
+    int | None,
+    typer.Option("--idle-ttl-minutes", min=0, help="How long they are kept after their last activity; 0 is for ever."),
+]
 OrderBy = Annotated[str | None, typer.Option("--order-by", help="Such as 'create_time asc'.")]
 
 sessions = group("Conversations: session stores, sessions and their items.")
@@ -85,20 +92,39 @@ def create_store(
     ],
     description: Description = None,
     metadata: Metadata = None,
+    retention_days: RetentionDays = None,
+    idle_ttl_minutes: IdleTtl = None,
 ) -> None:
     """Make a session store."""
     out = console(ctx)
-    body = given(description=description, metadata=json_object("--metadata", metadata))
+    body = given(
+        description=description,
+        metadata=json_object("--metadata", metadata),
+        retention_days=retention_days or None,
+        idle_ttl_minutes=idle_ttl_minutes or None,
+    )
     with out.rest() as rest:
         raw = rest.create(f"/{STORES.collection}", params={"session_store_id": name}, body=body)
     show_created(out, STORES, raw, f"memstream sessions create --store {name} --actor-id ACTOR")
 
 
 @stores.command("update")
-def update_store(ctx: typer.Context, name: Name, description: Description = None, metadata: Metadata = None) -> None:
+def update_store(
+    ctx: typer.Context,
+    name: Name,
+    description: Description = None,
+    metadata: Metadata = None,
+    retention_days: RetentionDays = None,
+    idle_ttl_minutes: IdleTtl = None,
+) -> None:
     """Change a session store; metadata is replaced as a whole."""
     out = console(ctx)
-    mask, body = changes(description=description, metadata=json_object("--metadata", metadata))
+    mask, body = store_changes(
+        description=description,
+        metadata=json_object("--metadata", metadata),
+        retention_days=retention_days,
+        idle_ttl_minutes=idle_ttl_minutes,
+    )
     with out.rest() as rest:
         raw = rest.send("PATCH", STORES.path(name), params=mask, body=body)
     show_done(out, raw, f"Updated session store {name}")

@@ -13,7 +13,7 @@ from memstream.commands.options import PageToken, Yes
 from memstream.commands.views import Column, Listing, found, show_details, show_done, show_list, show_pages
 from memstream.console import Console, console
 from memstream.errors import NotFound
-from memstream.values import PAGE_MAX, bare, one_of, segment
+from memstream.values import PAGE_MAX, bare, changes, one_of, segment
 
 LEVELS = ("READ", "WRITE")
 PERMISSIONS_PAGE_MAX = 1000
@@ -141,6 +141,12 @@ def add_common_commands(stores: typer.Typer, kind: Kind) -> None:
         with out.rest() as rest:
             raw = rest.get(f"{kind.path(name)}/permissions/self")
         out.show(raw, f"{found(raw, 'principal.name')}: {raw['permission']}")
+
+
+def store_changes(**values: Any) -> tuple[dict[str, str], dict[str, Any]]:
+    """An update's query and body; an empty text and 0 clear a field."""
+    clear = [name for name, value in values.items() if value in ("", 0)]
+    return changes(clear, **values | dict.fromkeys(clear))
 
 
 def store_name(raw: Any) -> str:
