@@ -250,6 +250,8 @@ async def what_was_said_is_distilled_again(client: Face) -> None:
     assert (await ended(begun)).state in ("CANCELED", "SUCCEEDED")  # it may have been faster
     await pipeline.cancel_replay(replayed.name)
     assert await pipeline.get_replay(replayed.name) == replayed
+    listed = [replay async for replay in pipeline.replays(page_size=1)]
+    assert (listed[0].id, listed[-1]) == (begun.id, replayed)
 
 
 async def pipelines_are_found_changed_and_deleted(client: Face) -> None:
@@ -264,8 +266,16 @@ async def pipelines_are_found_changed_and_deleted(client: Face) -> None:
     assert (changed.display_name, changed.daily_token_budget) == ("food", 1000)
     with pytest.raises(Aborted):
         await made.update(trigger="CONTINUOUS", etag=made.etag)
+    continuous = await changed.update(trigger="CONTINUOUS", clear=["daily_token_budget"])
+    paused = await continuous.update(enabled=False)
+    resumed = await paused.update(enabled=True)
+    assert [each.trigger for each in (continuous, paused, resumed)] == ["CONTINUOUS", "MANUAL_ONLY", "CONTINUOUS"]
 
-    assert (await client.pipelines.get(made.name)).target == changed.target
+    assert (await client.pipelines.get(made.name)).target == resumed.target
+    await chats.delete()
+    error = (await client.pipelines.get(made.name)).error
+    assert error is not None
+    assert f"{chats.name} of this pipeline was deleted" in error
     assert made.id in [each.id async for each in client.pipelines.list(page_size=100)]
     await changed.delete()
     with pytest.raises(NotFound):

@@ -10,6 +10,7 @@ from libs.chassis.errors import Retry
 from libs.chassis.housekeeping import Pass, run_pass
 from services.distiller.access import Access
 from services.distiller.lanes import LaneWorkers
+from services.distiller.llm import Models
 from services.distiller.runs import Runner
 from services.distiller.settings import DistillerSettings
 from services.distiller.store.runs import expired
@@ -132,6 +133,12 @@ async def test_a_run_covers_what_was_there_when_it_started_and_no_more(
             assert (await ended(memstream, second))["state"] == "SUCCEEDED"
             assert len(await memstream.memories("ana")) == 2
             assert len(await memstream.memories("bo")) == 1
+
+
+async def test_nothing_is_said_against_a_pipeline_while_nobody_can_say(store: DistillerStore) -> None:
+    models = Models.of(DistillerSettings(database_url="postgresql://unused"))  # type: ignore[arg-type]
+
+    assert await Access(nobody, models).obstacle(await store.pipeline()) is None
 
 
 @pytest.mark.parametrize("name", ["session-stores/chats", "memory-stores/facts"])
