@@ -4,10 +4,12 @@ import gc
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
 
+import httpx
 import pytest
 
-from libs.chassis import logs
+from libs.chassis import app, logs
 from tests.support.memory import Memory, memory_service
 from tests.support.servers import NatsServer, PostgresServer, nats_server, postgres_server
 from tests.support.service import Keys, key_directory
@@ -15,6 +17,9 @@ from tests.support.standalone import StandaloneProcess, standalone_process
 
 SETTING_PREFIXES = ("MEMSTREAM_", "DATABASE_URL", "NATS_URL", "OPENAI_")
 SETTINGS = {"MODEL", "MODELS_FILE", "HTTP_PORT", "KEY_DIR", "JWKS_URL", "LOG_LEVEL"}
+
+# A stop that a library swallowed is said again sooner than in production.
+CANCEL_AGAIN_S = 2.0
 
 
 def pytest_configure() -> None:
@@ -26,6 +31,8 @@ def pytest_configure() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     logs.configure("warning")
+    app.CANCEL_AGAIN_S = CANCEL_AGAIN_S
+    gc.disable()  # until all are collected: what that imports stays
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,6 +44,15 @@ def pytest_collection_finish() -> None:
     """What is imported by now stays: no collection of garbage need look at it again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates() -> Iterator[None]:
+    """Read once: that takes 20 ms or more, and every service and every client of a test would do it again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """The table of streams and consumers against the services that use it, and the documents that tell of it."""
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ def app(service: str) -> FastAPI:
             return build_memory(MemorySettings(**NOWHERE))
 
 
+@cache
 def document(service: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(app(service).state.chassis.bus.asyncapi)
     return found

@@ -6,10 +6,18 @@ from typing import Any
 
 import pytest
 
-from tests.support.memory import Distiller, Memory
+from tests.support.memory import Distiller, Memory, memory_service
 from tests.support.scripted_model import ScriptedModel, scripted_model
 from tests.support.servers import NatsServer, PostgresServer
+from tests.support.service import Keys
 from tests.support.system import Open, System, system
+
+
+@pytest.fixture(scope="module")
+async def refusing(postgres: PostgresServer, keys: Keys) -> AsyncIterator[Memory]:
+    """One service for all that a module's tests see refused: it leaves nothing behind."""
+    async with memory_service(postgres, keys) as memory:
+        yield memory
 
 
 @pytest.fixture

@@ -44,11 +44,11 @@ async def test_of_parallel_creates_exactly_one_wins(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "a.md", "/", "//a", "/a//b", "/a/", "/a/./b", "/../a", "/" + "x" * 1024])
-async def test_a_path_outside_the_rules_is_refused(memory: Memory, path: str) -> None:
+async def test_a_path_outside_the_rules_is_refused(refusing: Memory, path: str) -> None:
     body = {"actor_id": "ana", "path": path}
 
-    assert await memory.code("POST", memory.url("/entries"), json=body) == (400, "INVALID_PARAMETER_VALUE")
-    assert await memory.entries("ana") == []
+    assert await refusing.code("POST", refusing.url("/entries"), json=body) == (400, "INVALID_PARAMETER_VALUE")
+    assert await refusing.entries("ana") == []
 
 
 async def test_the_filters_mean_what_the_contract_says(memory: Memory) -> None:
@@ -113,9 +113,9 @@ async def test_pages_give_every_entry_once(memory: Memory) -> None:
 @pytest.mark.parametrize(
     "params", [{"page_size": "101"}, {"page_size": "-1"}, {"page_size": "x"}, {"page_token": "zz"}]
 )
-async def test_a_bad_page_is_refused(memory: Memory, params: dict[str, Any]) -> None:
+async def test_a_bad_page_is_refused(refusing: Memory, params: dict[str, Any]) -> None:
     asked = {"actor_id": "ana", **params}
-    assert await memory.code("GET", memory.url("/entries"), params=asked) == (400, "INVALID_PARAMETER_VALUE")
+    assert await refusing.code("GET", refusing.url("/entries"), params=asked) == (400, "INVALID_PARAMETER_VALUE")
 
 
 async def test_an_update_changes_what_the_mask_names(memory: Memory) -> None:

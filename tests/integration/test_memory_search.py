@@ -117,10 +117,10 @@ async def test_filters_hold_before_the_limit(memory: Memory) -> None:
         {"query": "x" * 100_001},
     ],
 )
-async def test_a_search_outside_the_rules_is_refused(memory: Memory, body: dict[str, Any]) -> None:
+async def test_a_search_outside_the_rules_is_refused(refusing: Memory, body: dict[str, Any]) -> None:
     asked = {"actor_id": "ana", "query": "cat", **body}
 
-    assert await memory.code("POST", memory.url("/entries:search"), json=asked) == (400, "INVALID_PARAMETER_VALUE")
+    assert await refusing.code("POST", refusing.url("/entries:search"), json=asked) == (400, "INVALID_PARAMETER_VALUE")
 
 
 async def test_equal_answers_come_newest_first(memory: Memory) -> None:

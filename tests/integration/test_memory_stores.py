@@ -21,8 +21,8 @@ async def test_a_store_is_named_by_query_or_body(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "ab", "Abc", "1abc", "abc-", "a_c", "a" * 57, "äbc"])
-async def test_a_name_outside_the_rules_is_refused(memory: Memory, name: str) -> None:
-    assert await memory.code("POST", STORES, json={"display_name": name}) == (400, "INVALID_PARAMETER_VALUE")
+async def test_a_name_outside_the_rules_is_refused(refusing: Memory, name: str) -> None:
+    assert await refusing.code("POST", STORES, json={"display_name": name}) == (400, "INVALID_PARAMETER_VALUE")
 
 
 async def test_a_display_name_may_be_masked_only_as_it_is(memory: Memory) -> None:

@@ -14,6 +14,7 @@ from nats.aio.msg import Msg
 
 from libs.chassis.bus import Bus
 from libs.contracts.events import MemoriesDistilled
+from services.distiller import replays
 from services.distiller.distil import Distiller
 from services.distiller.reading import Reader
 from services.distiller.replays import Replayer
@@ -33,6 +34,7 @@ KILL_POINTS = (
 )
 # Of a replay: before memory is asked to swap, after it has swapped, after a withdrawn swap was asked about.
 SWAP_POINTS = ("swap_asked", "swap_made", "withdrawn")
+ASKED_AGAIN_S = 4.0  # instead of half a minute, memory about a swap that a kill left unanswered
 
 
 class KillPoints:
@@ -64,6 +66,7 @@ class KillPoints:
         self._before(Replayer, "_swap", "swap_asked")
         self._after(Replays, "swap", "swap_made")
         self._after(Replays, "withdraw", "withdrawn")
+        replays.SWAP_TIMEOUT_S = ASKED_AGAIN_S
         ack = Msg.ack
 
         async def acknowledge(message: Msg) -> None:
