@@ -1,13 +1,18 @@
 """Pipelines over HTTP: who may see and change one, and what is refused with which words."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
+import asyncpg
 import pytest
 
+from libs.contracts.ids import uuid7
 from libs.contracts.routes import BASE
 from tests.support.servers import NatsServer, PostgresServer
-from tests.support.service import until
+from tests.support.service import chassis_of, until
 from tests.support.system import System, system
 
 OWNER, FRIEND, STRANGER = "ana@example.com", "friend@example.com", "stranger@example.com"
@@ -275,3 +280,27 @@ async def test_a_deleted_pipeline_is_gone_with_its_lanes(memstream: System, pipe
     for method, path in (("GET", pipeline), ("DELETE", pipeline), ("POST", f"{pipeline}/run")):
         answer = await memstream.client.request(method, f"{BASE}/{path}")
         assert (answer.status_code, answer.json()["error_code"]) == (404, "NOT_FOUND")
+
+
+async def test_a_pipeline_is_deleted_while_its_lanes_are_at_work(memstream: System, pipeline: str) -> None:
+    distiller = chassis_of(memstream.apps["distiller"]).database
+    uid = UUID(pipeline.rpartition("/")[2])
+    await distiller.write(
+        "insert into lanes (pipeline_uid, actor_id, workspace_id, marks) values ($1, 'ana', 1, 1)", uid
+    )
+    async with distiller.transaction() as worker:
+        await worker.execute("update lanes set marks = 2 where pipeline_uid = $1", uid)
+        deleting = asyncio.create_task(memstream.call("DELETE", f"/{pipeline}"))
+        waits = "select exists (select from pg_stat_activity where wait_event_type = 'Lock' and query like 'delete%')"
+        await until(lambda: distiller.fetchval(waits))
+        with suppress(asyncpg.DeadlockDetectedError):  # Postgres ends one of the two
+            await worker.execute(
+                "insert into batches (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token)"
+                " values ($1, $2, 'ana', $1, 'asked', 1)",
+                uuid7(),
+                uid,
+            )
+            assert not deleting.done()
+
+    assert await deleting == {}
+    assert await distiller.fetchval("select count(*) from batches where pipeline_uid = $1", uid) == 0

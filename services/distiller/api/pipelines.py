@@ -1,6 +1,7 @@
 """Pipelines: create, get, list, update by leaf masks, delete."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from libs.chassis import idempotency
 from libs.chassis.auth import Caller
-from libs.chassis.errors import Aborted, AlreadyExists, InvalidParameter, PermissionDenied
+from libs.chassis.errors import Aborted, AlreadyExists, Contended, InvalidParameter, PermissionDenied
 from libs.chassis.http import Authenticated
 from libs.chassis.idempotency import NO_STORE, REPLAYED, IdempotencyKey
 from libs.chassis.masks import update_mask
@@ -36,6 +37,7 @@ from services.distiller.sweep import Sweeper
 
 QUIET_PERIOD_S = 2.0
 MAX_WAIT_S = 15.0
+DELETE_TRIES = 3
 MASKS = (
     "display_name",
     "dreamer_policy.model",
@@ -196,11 +198,17 @@ class PipelineApi:
     async def delete(self, pipeline_id: str, caller: Authenticated) -> Empty:
         """The pipeline with its runs, replays and lanes; memories stay, and a batch already on its way is applied."""
         pipeline = await self._access.managed(pipeline_id, caller)
+        for _ in range(DELETE_TRIES - 1):
+            with suppress(Contended):  # with lanes at work, whose batches need the pipeline's row
+                return await self._delete(pipeline)
+        return await self._delete(pipeline)
+
+    async def _delete(self, pipeline: Pipeline) -> Empty:
         async with self._unit_of_work.begin() as tx:
             for shadow_uid in await self._replays.shadows_of(tx, pipeline.pipeline_uid):
                 tx.emit(ReplayEnded(workspace_id=pipeline.workspace_id, store_uid=shadow_uid))
             if not await self._pipelines.delete(tx, pipeline.pipeline_uid):
-                raise missing(pipeline_id)
+                raise missing(str(pipeline.pipeline_uid))
         return Empty()
 
     async def _shape(self, pipeline: Pipeline) -> PipelineShape:
