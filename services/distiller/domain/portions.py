@@ -15,6 +15,8 @@ from services.distiller.domain.questions import Numbered
 
 HEADER = re.compile(r"(?:^|\s)(?:/[\w-]+){2,}\.md\b")
 CHARS_PER_TOKEN = 4
+LINE_TOKENS = 8  # of what stands around a line's text
+CONTEXT_SHARE = 4  # a quarter of a portion, at most, is context
 MARKED = re.compile(r"<memory>.*?(?:</memory>|$)", re.DOTALL)
 
 
@@ -30,6 +32,7 @@ class Portion:
     tokens: int = 0
     evidence_lines: int = 0
     complete: bool = True
+    moved: bool = False
     again_left: dict[UUID, list[int]] = field(default_factory=dict)
     oldest_appended_at: datetime | None = None
 
@@ -41,39 +44,45 @@ class Portion:
         """Takes what still fits of a session. A session that is gone counts as distilled."""
         if transcript.gone:
             self.ranges.append(self._range(behind, behind.wanted))
+            self.moved = True
             return
-        wanted = min(behind.wanted, transcript.last_position)
-        unread = [position for position in behind.again if position > transcript.read_through]
-        if unread:
-            self.again_left[behind.session_uid] = unread
-        fresh = [line for line in transcript.lines if line.position > behind.after or line.position in behind.again]
-        before = [line for line in transcript.lines if line.position <= behind.after and line not in fresh]
         through = transcript.read_through
-        if not any(not line.copied for line in fresh):
-            self.ranges.append(self._range(behind, through))
-            self.complete &= through >= wanted and not unread
-            return
-        for line in before[-self.context_lines :] if self.context_lines else ():
-            self._take(behind, line, context=True)
+        left = [position for position in behind.again if position > through]
+        fresh = [line for line in transcript.lines if _is_fresh(line, behind)]
+        if fresh:
+            self._take_context(behind, [line for line in transcript.lines if not _is_fresh(line, behind)])
+            self.oldest_appended_at = min(
+                (time for time in (self.oldest_appended_at, behind.oldest_appended_at) if time is not None),
+                default=None,
+            )
         for line in fresh:
             if self.full:
                 through = line.position - 1
-                self.again_left[behind.session_uid] = [n for n in behind.again if n >= line.position]
+                left = [position for position in behind.again if position >= line.position]
                 break
-            self._take(behind, line, context=line.copied)
-        self.oldest_appended_at = min(
-            (time for time in (self.oldest_appended_at, behind.oldest_appended_at) if time is not None), default=None
-        )
+            self._take(behind, line, _cut(_readable(line), self.max_tokens * CHARS_PER_TOKEN), context=False)
+        if left:
+            self.again_left[behind.session_uid] = left
         self.ranges.append(self._range(behind, max(through, behind.after)))
-        self.complete &= through >= wanted and not self.again_left.get(behind.session_uid)
+        self.moved |= through > behind.after or len(left) < len(behind.again)
+        self.complete &= through >= min(behind.wanted, transcript.last_position) and not left
 
-    def _take(self, behind: Behind, line: Line, *, context: bool) -> None:
-        text = MARKED.sub(" ", line.text).strip()
+    def _take_context(self, behind: Behind, lines: Sequence[Line]) -> None:
+        """The nearest lines before, in a share of the room that is left, so that what is new always finds some."""
+        room = (self.max_tokens - self.tokens) // CONTEXT_SHARE
+        nearest: list[tuple[Line, str]] = []
+        for line in reversed(lines[max(0, len(lines) - self.context_lines) :]):
+            if room <= LINE_TOKENS:
+                break
+            text = _cut(_readable(line), (room - LINE_TOKENS) * CHARS_PER_TOKEN)
+            room -= estimated_tokens(text)
+            nearest.append((line, text))
+        for line, text in reversed(nearest):
+            self._take(behind, line, text, context=True)
+
+    def _take(self, behind: Behind, line: Line, text: str, *, context: bool) -> None:
         if not text:
             return
-        if len(text) > self.max_tokens * CHARS_PER_TOKEN:
-            half = self.max_tokens * CHARS_PER_TOKEN // 2
-            text = f"{text[:half]} […] {text[-half:]}"
         asked = AskedLine(number=len(self.lines) + 1, role=line.role, text=text, said_at=line.said_at, context=context)
         self.lines.append(
             Numbered(asked=asked, session_uid=behind.session_uid, position=line.position, appended_at=line.appended_at)
@@ -90,8 +99,7 @@ class Portion:
 
     def check_progress(self) -> None:
         """Raises `LaneFailure` when nothing would move: the same empty batch would come for ever."""
-        moved = any(reached.through > reached.after for reached in self.ranges)
-        if self.ranges and not moved and not self.evidence_lines and not self.complete:
+        if not self.moved and not self.complete:
             raise LaneFailure("no progress: the session's next line cannot be read")
 
     def without_echoes(self, related: Iterable[RelatedEntry]) -> "Portion":
@@ -104,6 +112,21 @@ class Portion:
             for line in self.lines
         ]
         return replace(self, lines=lines)
+
+
+def _is_fresh(line: Line, behind: Behind) -> bool:
+    """Whether a line is to be distilled now. One that a fork copied never is: it was, where it was said."""
+    return not line.copied and (line.position > behind.after or line.position in behind.again)
+
+
+def _readable(line: Line) -> str:
+    """What is shown of a line: not what our tools put between marks."""
+    return MARKED.sub(" ", line.text).strip()
+
+
+def _cut(text: str, chars: int) -> str:
+    """Visibly, in the middle."""
+    return text if len(text) <= chars else f"{text[: chars // 2]} […] {text[-(chars // 2) :]}"
 
 
 def _is_echo(line: AskedLine, statements: Sequence[str]) -> bool:
@@ -119,4 +142,4 @@ def _plain(text: str) -> str:
 
 def estimated_tokens(text: str) -> int:
     """About four characters a token; a bound for batches, not a bill."""
-    return len(text) // CHARS_PER_TOKEN + 8
+    return len(text) // CHARS_PER_TOKEN + LINE_TOKENS
