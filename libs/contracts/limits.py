@@ -36,6 +36,8 @@ class Limits(BaseModel):
 STATEMENT_CHARS = 1000
 DESCRIPTION_CHARS = 300
 CHANGES_PER_BATCH = 100
-EVENT_BYTES = 768 * 1024
+# The changes or rewrites of a batch, as JSON. What an event holds beside them, ranges of 20 sessions and an envelope of
+# ids, is under 64 KiB: so each stays below 768 KiB, and well below the broker's limit of 1 MiB.
+CHANGES_BYTES = 704 * 1024
 REPLY_BYTES = 512 * 1024
 REWRITABLE_BYTES = 256 * 1024  # of an entry's content; consolidation leaves longer ones alone

@@ -67,7 +67,7 @@ def build(
     batches, runs = Batches(chassis.database, settings.consolidate_after), Runs(chassis.database)
     answers, usage = Answers(chassis.database), Usage(chassis.database)
 
-    reader, creators = Reader(settings, bus.ask), Access(bus.ask, models)
+    reader, creators = Reader(settings, lanes, bus.ask), Access(bus.ask, models)
     paid = PaidAnswers(answers, usage, lanes, unit_of_work, counted)
     consolidator = Consolidator(
         Consolidations(chassis.database), answers, batches, paid, chassis.relay, bus.ask, settings.batch_tokens, counted

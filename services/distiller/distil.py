@@ -18,10 +18,9 @@ from services.distiller.domain import (
     Pipeline,
     Question,
     batch_of,
-    changes_of,
     known_entries,
 )
-from services.distiller.llm import Model, Models, Reply, parse
+from services.distiller.llm import Model, Models, Reply
 from services.distiller.paid import PaidAnswers
 from services.distiller.reading import Reader
 from services.distiller.store import Answers, Batches, Leases
@@ -101,18 +100,21 @@ class Distiller:
             await self._emit(lease, pipeline, uuid7(), question, [])
         elif not model.paid:
             reply = await ask()
-            await self._emit(lease, pipeline, uuid7(), question, _checked(reply.text, question))
+            await self._emit(lease, pipeline, uuid7(), question, await self._changes(lease, question, reply.text))
         else:
             batch_id, text = await self._paid.ask(lease, model, question, ask)
             await self._finish(lease, pipeline, batch_id, question, text)
 
     async def _finish(self, lease: Lease, pipeline: Pipeline, batch_id: UUID, question: Question, answer: str) -> None:
         try:
-            changes = _checked(answer, question)
+            changes = await self._changes(lease, question, answer)
         except LaneFailure:
             await self._answers.drop(batch_id)
             raise
         await self._emit(lease, pipeline, batch_id, question, changes)
+
+    async def _changes(self, lease: Lease, question: Question, answer: str) -> list[Change]:
+        return await self._reader.changes(lease.pipeline.memory_store_uid, lease.actor_id, question, answer)
 
     async def _emit(
         self,
@@ -138,7 +140,3 @@ class Distiller:
         if not await self._batches.emit(lease, event, row, more=more, again_left=question.again_left):
             raise Fenced
         self._relay.offer([row])
-
-
-def _checked(answer: str, question: Question) -> list[Change]:
-    return changes_of(parse(answer), question.lines, question.related)

@@ -1,35 +1,39 @@
 """Synchronous extraction: one session distilled now, without a pipeline, into the slots that a pipeline would write."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from libs.chassis.errors import Internal, OutcomeUnknown, Retry, Unavailable
+from libs.chassis.errors import Aborted, Internal, OutcomeUnknown, Retry, Unavailable
 from libs.chassis.unit_of_work import UnitOfWork
-from libs.contracts.events import Change, MemoriesDistilled
+from libs.contracts.events import AppliedChange, Change, MemoriesDistilled
 from libs.contracts.ids import part_of, uuid7
 from libs.contracts.requests import ApplyBatch, BatchApplied, FoundSession
 from services.distiller.domain import (
+    AGAIN_LIMIT,
     Behind,
     LaneFailure,
     ProviderFailure,
     Question,
     Truncated,
     batch_of,
-    changes_of,
     known_entries,
 )
-from services.distiller.llm import Failed, Model, parse
+from services.distiller.llm import Failed, Model
 from services.distiller.metrics import Metrics
+from services.distiller.paid import outlasting
 from services.distiller.reading import Reader
 from services.distiller.store import Lanes, Usage
 from services.distiller.store.usage import Spent
 
 NO_PIPELINE = UUID(int=0)
 APPLY_TIMEOUT_S = 10.0
+WRITTEN = ("applied", "confirmed", "history")
+NOBODY = ("erased", "gone")
 
 Ask = Callable[..., Awaitable[Any]]
 
@@ -61,6 +65,50 @@ class Extraction:
         return NO_PIPELINE
 
 
+@dataclass(slots=True)
+class _Progress:
+    """How far a session is extracted. `again` are lines of which somebody else wrote a slot meanwhile."""
+
+    after: int = 0
+    complete: bool = False
+    again: list[int] = field(default_factory=list)
+    conflicts: Counter[int] = field(default_factory=Counter)
+    max_lines: int | None = None
+    has_written: bool = False
+    found: dict[tuple[str | None, str, str | None], Extracted] = field(default_factory=dict)
+    unwritten: list[AppliedChange] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        """All is done, or there is nobody any more to do it for."""
+        return (self.complete and not self.again) or any(each.outcome in NOBODY for each in self.unwritten)
+
+    def read(self, question: Question) -> None:
+        reached = question.ranges[0]
+        self.after, self.complete = reached.through, question.complete
+        self.again = question.again_left.get(reached.session_uid, [])
+
+    def find(self, change: Change, entry_id: str | None = None) -> None:
+        """What a line says that is asked about again, it says once."""
+        if change.op == "set":
+            self.found[entry_id, change.path, change.statement] = Extracted(change, entry_id, datetime.now(UTC))
+
+    def conclude(self, changes: Sequence[Change], outcomes: Sequence[AppliedChange]) -> None:
+        """The lines of a conflict are asked about again, a few times; what is not written is told at the end."""
+        conflicting: set[int] = set()
+        for change, applied in zip(changes, outcomes, strict=True):
+            positions = [position for evidence in change.evidence for position in evidence.positions]
+            if applied.outcome in WRITTEN:
+                self.has_written = True
+                self.find(change, applied.entry_id)
+            elif applied.outcome == "conflict" and all(self.conflicts[each] < AGAIN_LIMIT for each in positions):
+                conflicting.update(positions)
+            elif applied.outcome != "gone" or change.op == "set":
+                self.unwritten.append(applied)
+        self.conflicts.update(conflicting)
+        self.again = sorted({*self.again, *conflicting})
+
+
 class Extractor:
     def __init__(
         self,
@@ -81,26 +129,24 @@ class Extractor:
         self._timeout_s = timeout_s
 
     async def extract(self, wanted: Extraction, model: Model) -> list[Extracted]:
-        """Distils the whole session, portion by portion. Raises `Unavailable` only while nothing is written."""
+        """Distils the whole session, portion by portion. Raises `Unavailable` only while nothing is written.
+
+        `Aborted` tells why something was not written; the rest is.
+        """
         deadline = asyncio.get_running_loop().time() + self._timeout_s
-        found: list[Extracted] = []
-        after, max_lines = 0, None
+        progress = _Progress()
         try:
-            while after < wanted.session.last_position:
+            while not progress.is_over:
                 try:
                     async with asyncio.timeout_at(deadline):
-                        question = await self._question(wanted, after, max_lines)
+                        question = await self._question(wanted, progress)
                         changes = await self._changes(question, model, wanted)
                 except Truncated as truncated:
                     if truncated.lines <= 1:
                         raise
-                    max_lines = truncated.lines // 2
+                    progress.max_lines = truncated.lines // 2
                     continue
-                found += await self._write(wanted, question, changes)
-                through = question.ranges[0].through
-                if through <= after:
-                    break
-                after = through
+                await self._write(wanted, question, changes, progress)
         except TimeoutError:
             raise Internal(
                 f"It took longer than {self._timeout_s:g} s; what is written stays, and repeating is safe.",
@@ -109,18 +155,31 @@ class Extractor:
         except LaneFailure as failure:
             raise Internal(f"The model's answer is of no use ({failure}).", reason="MODEL_FAILED") from None
         except (ProviderFailure, Retry) as failure:
-            if any(each.entry_id for each in found):
+            if progress.has_written:
                 raise Internal("The extraction was interrupted; repeating it is safe.", reason="INTERRUPTED") from None
             raise Unavailable(f"Nothing was written: {failure}.") from None
-        return found
+        if progress.unwritten:
+            reasons = sorted({f"{each.outcome}: {each.reason}" for each in progress.unwritten})
+            raise Aborted(
+                f"{len(progress.unwritten)} changes were not written ({'; '.join(reasons)}). The others stay, and"
+                " repeating is safe.",
+                reason="NOT_WRITTEN",
+            )
+        return list(progress.found.values())
 
-    async def _question(self, wanted: Extraction, after: int, max_lines: int | None) -> Question:
-        assert wanted.session.session_uid is not None  # noqa: S101 - found before
+    async def _question(self, wanted: Extraction, progress: _Progress) -> Question:
+        session = wanted.session
+        assert session.session_uid is not None  # noqa: S101 - found before
         behind = Behind(
-            wanted.session.session_uid, wanted.session_id, after, wanted.session.last_position, oldest_appended_at=None
+            session.session_uid,
+            wanted.session_id,
+            progress.after,
+            session.last_position,
+            oldest_appended_at=None,
+            again=tuple(progress.again),
         )
         return await self._reader.question(
-            wanted.session_store_uid, wanted.memory_store_uid, wanted.session.actor_id, [behind], max_lines
+            wanted.session_store_uid, wanted.memory_store_uid, session.actor_id, [behind], progress.max_lines
         )
 
     async def _changes(self, question: Question, model: Model, wanted: Extraction) -> list[Change]:
@@ -135,7 +194,7 @@ class Extractor:
             await asyncio.shield(self._book(wanted, model, Spent(model.name, "deadline"), recovered=False))
             raise
         await self._book(wanted, model, reply.spent, recovered=reply.recovered)
-        return changes_of(parse(reply.text), question.lines, question.related)
+        return await self._reader.changes(wanted.memory_store_uid, wanted.session.actor_id, question, reply.text)
 
     async def _book(self, wanted: Extraction, model: Model, spent: Spent, *, recovered: bool) -> None:
         """On the pair of stores, for there is no pipeline; lanes that wait for the endpoint hear that it is there."""
@@ -143,16 +202,23 @@ class Extractor:
             return
         self._metrics.count(spent)
         pair = part_of(wanted.session_store_uid, str(wanted.memory_store_uid))
-        async with self._unit_of_work.begin() as tx:
-            await self._usage.book(tx, wanted.workspace_id, pair, spent)
+
+        async def book(may_be_done: bool) -> None:
+            if not may_be_done:
+                async with self._unit_of_work.begin() as tx:
+                    await self._usage.book(tx, wanted.workspace_id, pair, spent)
+
+        await outlasting(book)
         if recovered:
             self._metrics.breaker_open.labels(model.name).set(0)
             await self._lanes.wake_provider(model.provider)
 
-    async def _write(self, wanted: Extraction, question: Question, changes: list[Change]) -> list[Extracted]:
-        now = datetime.now(UTC)
+    async def _write(self, wanted: Extraction, question: Question, changes: list[Change], progress: _Progress) -> None:
+        progress.read(question)
         if wanted.dry_run or not changes:
-            return [Extracted(change, None, now) for change in changes if change.op == "set"]
+            for change in changes:
+                progress.find(change)
+            return
         batch = batch_of(
             wanted,
             uuid7(),
@@ -163,11 +229,7 @@ class Extractor:
             changes=changes,
         )
         applied = await self._apply(batch)
-        return [
-            Extracted(change, result.entry_id, now)
-            for change, result in zip(changes, applied.outcomes, strict=True)
-            if change.op == "set" and result.outcome in ("applied", "confirmed", "history")
-        ]
+        progress.conclude(changes, applied.outcomes)
 
     async def _apply(self, batch: MemoriesDistilled) -> BatchApplied:
         """Asks twice: the batch's id makes a repeat harmless."""

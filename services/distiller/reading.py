@@ -1,13 +1,16 @@
-"""What a distillation reads before it asks: a portion of an actor's lines, and the slots that they are about."""
+"""What a distillation reads: a portion of an actor's lines, and the slots that they and its answer are about."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from uuid import UUID
 
+from libs.contracts.events import Change
 from libs.contracts.requests import ReadTranscript, Related, RelatedEntries, Transcript
-from services.distiller.domain import Behind, LaneFailure, Portion, Question
+from services.distiller.domain import Behind, LaneFailure, Portion, Question, changes_of, paths_of
 from services.distiller.extractive import extracted
+from services.distiller.llm import parse
 from services.distiller.settings import DistillerSettings
+from services.distiller.store import Lanes
 
 CONTEXT_REACH = 20
 TEXT_CHARS = 500
@@ -16,8 +19,9 @@ Ask = Callable[..., Awaitable[Any]]
 
 
 class Reader:
-    def __init__(self, settings: DistillerSettings, ask: Ask) -> None:
+    def __init__(self, settings: DistillerSettings, lanes: Lanes, ask: Ask) -> None:
         self._settings = settings
+        self._lanes = lanes
         self._ask = ask
 
     async def question(
@@ -42,7 +46,13 @@ class Reader:
                 epochs.append(transcript.epoch)
             portion.add(session, transcript)
         portion.check_progress()
-        related = await self._related(memory_store_uid, actor_id, portion)
+        # Sessions that are gone say no epoch, and their lines nothing.
+        source_epoch = min(epochs) if epochs else await self._lanes.erased_epoch(session_store_uid, actor_id)
+        users = [line.asked for line in portion.lines if not line.asked.context and line.asked.role == "user"]
+        # By the words of the lines, and by the paths that the built-in model would give them.
+        paths = sorted(paths_of(await extracted(portion.asked, [])))
+        texts = [line.text[:TEXT_CHARS] for line in users]
+        related = await self._related(memory_store_uid, actor_id, texts, paths)
         return Question(
             lines=portion.without_echoes(related.entries).lines,
             ranges=portion.ranges,
@@ -50,9 +60,25 @@ class Reader:
             complete=portion.complete,
             oldest_appended_at=portion.oldest_appended_at,
             related=related.entries,
-            source_epoch=min(epochs, default=0),
+            looked_up=paths,
+            source_epoch=source_epoch,
             memory_epoch=related.epoch,
         )
+
+    async def changes(self, memory_store_uid: UUID, actor_id: str, question: Question, text: str) -> list[Change]:
+        """The validated changes of an answer, each decided on its slot as it is. Raises `LaneFailure`, `Retry`.
+
+        A slot that was not offered, for it shares no word with the lines, is read now. The epochs stay those from
+        before the question.
+        """
+        answer = parse(text)
+        changes = changes_of(answer, question.lines, question.related)
+        known = {*question.looked_up, *(entry.path for entry in question.related)}
+        unknown = sorted(paths_of(answer) - known)
+        if not unknown:
+            return changes
+        held = await self._related(memory_store_uid, actor_id, [], unknown)
+        return changes_of(answer, question.lines, [*question.related, *held.entries])
 
     async def _transcript(self, store_uid: UUID, session: Behind, max_lines: int) -> Transcript:
         start = min((session.after, *(position - 1 for position in session.again)))
@@ -74,19 +100,9 @@ class Reader:
         )
         return read
 
-    async def _related(self, memory_store_uid: UUID, actor_id: str, portion: Portion) -> Related:
-        """By the words of the lines, and by the paths that the built-in model would give them."""
-        guess = await extracted(portion.asked, [])
-        users = [line.asked for line in portion.lines if not line.asked.context and line.asked.role == "user"]
-        paths = sorted({change.path for change in guess.changes})
+    async def _related(self, store_uid: UUID, actor_id: str, texts: list[str], paths: list[str]) -> Related:
         related: Related = await self._ask(
-            RelatedEntries(
-                store_uid=memory_store_uid,
-                actor_id=actor_id,
-                texts=[line.text[:TEXT_CHARS] for line in users],
-                paths=paths,
-            ),
-            Related,
+            RelatedEntries(store_uid=store_uid, actor_id=actor_id, texts=texts, paths=paths), Related
         )
         if related.gone:
             raise LaneFailure("NOT_FOUND: the memory store was deleted")

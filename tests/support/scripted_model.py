@@ -121,6 +121,17 @@ async def valid(body: dict[str, Any]) -> Response:
     return completion(json.dumps({"changes": [note(number, text) for number, text in asked_lines(body)]}))
 
 
+def in_slot(path: str, kind: str = "state", op: str = "set") -> Behaviour:
+    """Keeps what is said in one slot, whether or not it was offered."""
+
+    async def behave(body: dict[str, Any]) -> Response:
+        slot = {"op": op, "path": path, "kind": kind, "description": ""}
+        changes = [note(number, text) | slot for number, text in asked_lines(body)]
+        return completion(json.dumps({"changes": changes}))
+
+    return behave
+
+
 async def fenced(body: dict[str, Any]) -> Response:
     changes = json.dumps({"changes": [note(number, text) for number, text in asked_lines(body)]})
     return completion(f"```json\n{changes}\n```")

@@ -6,18 +6,23 @@ from typing import Any
 import pytest
 
 from libs.contracts.ids import uuid7
-from libs.contracts.requests import Line, RelatedEntry, Transcript
+from libs.contracts.requests import Line, RelatedEntry, StoredEntry, Transcript
 from services.distiller.answer import Answer, ProposedChange
+from services.distiller.consolidation.answer import Rewriting, Rewritings, Slot
+from services.distiller.consolidation.rewrites import check, rewrites_of
 from services.distiller.domain import (
     LANE_DELAYS_S,
     PARKED_RETRY_S,
     Behind,
     LaneFailure,
     Numbered,
+    Overlaps,
     Portion,
     Truncated,
     changes_of,
+    estimated_tokens,
     lane_delay_s,
+    paths_of,
 )
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -54,6 +59,32 @@ def test_lines_before_the_watermark_are_context_and_only_the_nearest() -> None:
 
     assert shown(taken) == [(3, True), (4, True), (5, False), (6, False)]
     assert (taken.ranges[0].after, taken.ranges[0].through, taken.complete) == (4, 6, True)
+
+
+@pytest.mark.parametrize("lengths", [[30_000], [5000] * 5, [24_000, 24_000, 100]], ids=str)
+@pytest.mark.parametrize("copied", [False, True], ids=["said", "copied"])
+def test_however_long_the_lines_before_are_the_next_one_is_taken(lengths: list[int], copied: bool) -> None:
+    taken = Portion(max_lines=40, max_tokens=6000, context_lines=5)
+    before = [line(n, "y" * length, copied=copied) for n, length in enumerate(lengths, start=1)]
+    after = len(before)
+
+    taken.add(behind(after, after + 1), transcript(*before, line(after + 1, "x" * 20_000)))
+
+    assert [position for position, context in shown(taken) if not context] == [after + 1]
+    assert (taken.ranges[0].through, taken.complete) == (after + 1, True)
+    context = [each.asked for each in taken.lines if each.asked.context]
+    assert context[-1].text.startswith("y" * min(lengths[-1], 2000)), "the nearest line is the last to be cut"
+    assert 1 <= sum(estimated_tokens(each.text) for each in context) <= 6000 // 4 + 1
+
+
+def test_what_is_left_of_a_portion_is_no_room_for_context_alone() -> None:
+    taken = portion(max_tokens=100)
+    taken.add(behind(wanted=1), transcript(line(1, "a" * 240)))
+    assert not taken.full
+
+    taken.add(behind(after=1, wanted=2), transcript(line(1, "b" * 400), line(2, "c" * 400)))
+
+    assert shown(taken) == [(1, False), (2, False)]
 
 
 def test_a_full_portion_ends_where_it_stopped_and_says_that_there_is_more() -> None:
@@ -122,6 +153,15 @@ def test_a_conflict_beyond_what_was_read_is_kept_for_the_next_portion() -> None:
 
     assert taken.again_left == {SESSION: [40]}
     assert not taken.complete
+
+
+def test_a_line_of_a_conflict_that_is_gone_is_asked_for_no_more() -> None:
+    taken = portion()
+
+    taken.add(behind(after=40, wanted=40, again=(5,)), transcript(line(6), through=22))
+
+    taken.check_progress()
+    assert (taken.again_left, taken.ranges[0].through) == ({}, 40)
 
 
 def test_a_portion_that_would_move_nothing_is_a_failure_of_the_lane() -> None:
@@ -213,6 +253,29 @@ def test_another_event_never_takes_the_slot_of_an_event() -> None:
     assert (change.entry_id, change.expected_version) == (None, None)
 
 
+def test_an_event_that_stands_beside_another_is_decided_on_as_it_is() -> None:
+    walk = {"kind": "event", "path": "/events/2026-03-01-walk.md"}
+    answer = Answer(changes=[proposed(**walk, statement="We walked  home.")])
+    known = related(path=walk["path"], kind="event", statement="We walked to the lake.")
+    [first] = changes_of(answer, numbered(1), [known])
+    beside = related(path=first.path, kind="event", statement="We walked home.", entry_id="e2", version=4)
+
+    [change] = changes_of(answer, numbered(1), [known, beside])
+
+    assert paths_of(answer) == {known.path, beside.path}
+    assert (change.path, change.entry_id, change.expected_version) == (beside.path, "e2", 4)
+
+
+@pytest.mark.parametrize("kind", ["state", "item"])
+def test_nothing_else_takes_the_slot_of_an_event(kind: str) -> None:
+    known = related(kind="event", statement="I left Contoso.")
+
+    [change] = changes_of(Answer(changes=[proposed(kind=kind)]), numbered(1), [known])
+
+    assert change.path.startswith("/job/employer-")
+    assert (change.entry_id, change.expected_version) == (None, None)
+
+
 @pytest.mark.parametrize("op", ["confirm", "retire"])
 def test_confirming_or_retiring_what_is_not_there_changes_nothing(op: str) -> None:
     answer = Answer(changes=[proposed(op=op, statement="")])
@@ -253,6 +316,31 @@ def test_more_changes_than_a_batch_holds_ask_for_fewer_lines() -> None:
 
     with pytest.raises(Truncated) as caught:
         changes_of(answer, numbered(1, 2), [])
+
+    assert caught.value.lines == 2
+
+
+def test_more_bytes_than_an_event_holds_ask_for_fewer_lines() -> None:
+    longest = {"statement": "\x01" * 1000, "description": "\x01" * 300}
+    answer = Answer(changes=[proposed(path=f"/likes/thing-{n}.md", **longest) for n in range(100)])
+
+    with pytest.raises(Truncated) as caught:
+        changes_of(answer, numbered(1, 2), [])
+
+    assert caught.value.lines == 2
+
+
+def test_more_bytes_of_rewrites_than_an_event_holds_ask_about_fewer_entries() -> None:
+    long = {"kind": "item", "said_by": "user", "last_said_at": NOON, "version": 1}
+    entries = [StoredEntry(entry_id=path, path=path, statement="x" * 2000, **long) for path in ("/a.md", "/b.md")]
+    asked = Overlaps(groups=[[entry] for entry in entries], memory_epoch=0, source_epoch=0)
+    text = {"statement": "\x01" * 1000, "description": "\x01" * 300, "kind": "item", "event_date": None}
+    parts = [[Slot(path=f"/{number}/{n}.md", **text) for n in range(50)] for number in (1, 2)]
+    answer = Rewritings(rewrites=[Rewriting(replaces=[n], into=into) for n, into in enumerate(parts, start=1)])
+    check(answer, asked)
+
+    with pytest.raises(Truncated) as caught:
+        rewrites_of(answer, asked, [])
 
     assert caught.value.lines == 2
 

@@ -150,12 +150,12 @@ class Consolidator:
             batch_id, text = await self._paid.ask(
                 lease, model, asked, lambda: model.complete(question, Rewritings, len(groups))
             )
+            return await self._finish(lease, batch_id, asked, text)
         except Truncated:
             if len(groups) > 1:
                 return await self._looked_at(lease, model, groups[: len(groups) // 2], read)
             await self._consolidations.consider(lease, [fingerprint(groups[0])])
             return False
-        return await self._finish(lease, batch_id, asked, text)
 
     async def _finish(self, lease: Lease, batch_id: UUID, asked: Overlaps, text: str) -> bool:
         """Hands an answer over; one that fails is dropped, for it would fail the next time too."""

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from libs.chassis.texts import is_storable
 from libs.contracts.events import Change, EntryVersion, Rewrite
-from libs.contracts.limits import CHANGES_PER_BATCH, DESCRIPTION_CHARS, STATEMENT_CHARS
+from libs.contracts.limits import CHANGES_BYTES, CHANGES_PER_BATCH, DESCRIPTION_CHARS, STATEMENT_CHARS
 from libs.contracts.requests import RelatedEntry, StoredEntry
 from services.distiller.consolidation.answer import Rewriting, Rewritings, Slot
-from services.distiller.domain import PATH, PATH_CHARS, LaneFailure, Overlaps
+from services.distiller.domain import PATH, PATH_CHARS, LaneFailure, Overlaps, Truncated, size_of
 
 
 def check(answer: Rewritings, asked: Overlaps) -> None:
@@ -38,7 +38,10 @@ def paths_of(answer: Rewritings) -> list[str]:
 
 
 def rewrites_of(answer: Rewritings, asked: Overlaps, held: Sequence[RelatedEntry]) -> list[Rewrite]:
-    """What memory is to do; `held` are the slots at `paths_of(answer)`, retired ones too."""
+    """What memory is to do; `held` are the slots at `paths_of(answer)`, retired ones too.
+
+    Raises `Truncated` when an event does not hold it.
+    """
     entries = dict(asked.numbered)
     by_path = {entry.path: entry for entry in held}
     taken: set[str] = set()
@@ -55,6 +58,8 @@ def rewrites_of(answer: Rewritings, asked: Overlaps, held: Sequence[RelatedEntry
                 into=into,
             )
         )
+    if size_of(rewrites) > CHANGES_BYTES:
+        raise Truncated(f"rewrites of more than {CHANGES_BYTES} bytes", len(asked.groups))
     return rewrites
 
 

@@ -1,7 +1,7 @@
 """The rules of distillation that need no I/O: what a line may be, what an answer may say, who owns a failure."""
 
-from services.distiller.domain.batches import batch_of
-from services.distiller.domain.changes import PATH, PATH_CHARS, changes_of, known_entries
+from services.distiller.domain.batches import batch_of, size_of
+from services.distiller.domain.changes import PATH, PATH_CHARS, changes_of, known_entries, paths_of
 from services.distiller.domain.failures import Fenced, LaneFailure, OverBudget, ProviderFailure, Truncated
 from services.distiller.domain.lanes import (
     AGAIN_LIMIT,
@@ -42,4 +42,6 @@ __all__ = [
     "estimated_tokens",
     "known_entries",
     "lane_delay_s",
+    "paths_of",
+    "size_of",
 ]

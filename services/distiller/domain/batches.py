@@ -1,6 +1,6 @@
 """What is sent to memory, whoever found it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
@@ -21,6 +21,11 @@ class Feeds(Protocol):
     def session_store_id(self) -> str: ...
     @property
     def memory_store_uid(self) -> UUID: ...
+
+
+def size_of(wanted: Iterable[Change | Rewrite]) -> int:
+    """The bytes that changes or rewrites take in an event."""
+    return sum(len(each.model_dump_json().encode()) + 1 for each in wanted)
 
 
 def batch_of(

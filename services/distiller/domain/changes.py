@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from libs.contracts.events import Change, Evidence
-from libs.contracts.limits import CHANGES_PER_BATCH, DESCRIPTION_CHARS, STATEMENT_CHARS
+from libs.contracts.limits import CHANGES_BYTES, CHANGES_PER_BATCH, DESCRIPTION_CHARS, STATEMENT_CHARS
 from libs.contracts.requests import RelatedEntry
 from services.distiller.answer import Answer, KnownEntry, ProposedChange
+from services.distiller.domain.batches import size_of
 from services.distiller.domain.failures import LaneFailure, Truncated
 from services.distiller.domain.questions import Numbered
 
@@ -24,6 +25,15 @@ def known_entries(related: Iterable[RelatedEntry]) -> list[KnownEntry]:
     ]
 
 
+def paths_of(answer: Answer) -> set[str]:
+    """Where the changes of an answer may go: an event also beside another one."""
+    return {
+        path
+        for each in answer.changes
+        for path in ((each.path, _path_beside(each.path, each.statement)) if each.kind == "event" else (each.path,))
+    }
+
+
 def changes_of(answer: Answer, lines: Sequence[Numbered], related: Iterable[RelatedEntry]) -> list[Change]:
     """The validated changes of an answer, each with the entry and version that it was decided on.
 
@@ -36,8 +46,8 @@ def changes_of(answer: Answer, lines: Sequence[Numbered], related: Iterable[Rela
     changes: list[Change] = []
     for proposed in answer.changes:
         change = _change(proposed, evidence_by_number, by_path)
-        if change.kind == "event" and change.op == "set" and _is_taken(change, by_path, changes):
-            change = _beside(change)
+        if change.op == "set" and _is_taken(change, by_path, changes):
+            change = _decided_on(change, _path_beside(change.path, proposed.statement), by_path)
         if change.op != "set" and (change.path not in by_path or by_path[change.path].retired):
             continue
         before = next((n for n in reversed(range(len(changes))) if changes[n].path == change.path), None)
@@ -45,6 +55,8 @@ def changes_of(answer: Answer, lines: Sequence[Numbered], related: Iterable[Rela
             changes[before] = _with_evidence(changes[before], change)
         else:
             changes.append(change)
+    if size_of(changes) > CHANGES_BYTES:
+        raise Truncated(f"changes of more than {CHANGES_BYTES} bytes", len(evidence_by_number))
     return changes
 
 
@@ -54,18 +66,15 @@ def _change(proposed: ProposedChange, lines: Mapping[int, Numbered], by_path: Ma
     sources = [lines[number] for number in proposed.evidence if number in lines]
     if not sources or len(sources) != len(proposed.evidence):
         raise LaneFailure("foreign evidence: a change must rest on lines of the batch")
-    statement = " ".join(proposed.statement.split())
+    statement = _in_one_line(proposed.statement)
     if proposed.op == "set" and not 0 < len(statement) <= STATEMENT_CHARS:
         raise LaneFailure(f"wrong shape: a statement must have 1 to {STATEMENT_CHARS} characters")
-    entry = by_path.get(proposed.path)
     positions: dict[UUID, list[int]] = {}
     for source in sources:
         positions.setdefault(source.session_uid, []).append(source.position)
-    return Change(
+    change = Change(
         op=proposed.op,
         path=proposed.path,
-        entry_id=entry.entry_id if entry else None,
-        expected_version=entry.version if entry else None,
         statement=statement if proposed.op == "set" else None,
         description=proposed.description[:DESCRIPTION_CHARS] if proposed.op == "set" else None,
         kind=proposed.kind,
@@ -74,21 +83,33 @@ def _change(proposed: ProposedChange, lines: Mapping[int, Numbered], by_path: Ma
         event_date=proposed.event_date,
         evidence=[Evidence(session_uid=uid, positions=sorted(set(found))) for uid, found in positions.items()],
     )
+    return _decided_on(change, proposed.path, by_path)
+
+
+def _decided_on(change: Change, path: str, by_path: Mapping[str, RelatedEntry]) -> Change:
+    """The change, of the slot at a path as it is."""
+    entry = by_path.get(path)
+    slot = {"path": path, "entry_id": entry and entry.entry_id, "expected_version": entry and entry.version}
+    return change.model_copy(update=slot)
 
 
 def _is_taken(change: Change, by_path: Mapping[str, RelatedEntry], earlier: Sequence[Change]) -> bool:
-    """Whether the slot already tells of another event."""
+    """Whether the slot already tells of something else, of which one is an event: that is never superseded."""
     entry = by_path.get(change.path)
-    told = [entry.statement] if entry is not None and not entry.retired else []
-    told += [each.statement or "" for each in earlier if each.path == change.path]
-    return bool(told) and change.statement not in told
+    told = {each.statement: each.kind for each in earlier if each.path == change.path}
+    if entry is not None and not entry.retired:
+        told[entry.statement] = entry.kind
+    return bool(told) and change.statement not in told and "event" in (change.kind, *told.values())
 
 
-def _beside(change: Change) -> Change:
-    """An event is never superseded: another one that asks for its slot gets one of its own."""
-    digest = hashlib.sha256((change.statement or "").encode("utf-8", "surrogatepass")).hexdigest()[:6]
-    path = f"{change.path.removesuffix('.md')}-{digest}.md"
-    return change.model_copy(update={"path": path, "entry_id": None, "expected_version": None})
+def _path_beside(path: str, statement: str) -> str:
+    """Where an event goes whose slot another one has."""
+    digest = hashlib.sha256(_in_one_line(statement).encode("utf-8", "surrogatepass")).hexdigest()[:6]
+    return f"{path.removesuffix('.md')}-{digest}.md"
+
+
+def _in_one_line(statement: str) -> str:
+    return " ".join(statement.split())
 
 
 def _with_evidence(change: Change, repeated: Change) -> Change:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from libs.contracts.events import Range
 from libs.contracts.requests import RelatedEntry, StoredEntry
@@ -23,7 +23,10 @@ class Numbered(BaseModel):
 
 
 class Question(BaseModel):
-    """All that a distillation asks about, which its answer is checked against, also by another worker after a crash."""
+    """All that a distillation asks about, which its answer is checked against, also by another worker after a crash.
+
+    `related` are all the entries that there are at the paths in `looked_up`, and others.
+    """
 
     lines: list[Numbered]
     ranges: list[Range]
@@ -31,6 +34,7 @@ class Question(BaseModel):
     complete: bool
     oldest_appended_at: datetime | None
     related: list[RelatedEntry]
+    looked_up: list[str] = Field(default_factory=list)
     source_epoch: int
     memory_epoch: int
 

@@ -66,8 +66,9 @@ class Answers:
         if not noted:
             raise Fenced
 
-    async def answered(self, tx: Tx, batch_id: UUID, answer: str, spent: Spent) -> None:
-        await tx.execute(
+    async def answered(self, tx: Tx, batch_id: UUID, answer: str, spent: Spent) -> bool:
+        """Keeps an answer; False when nobody waits for it."""
+        kept = await tx.execute(
             "update batches set state = 'answered', answer = $2, prompt_tokens = $3, completion_tokens = $4"
             " where batch_id = $1 and state = 'asked'",
             batch_id,
@@ -75,6 +76,11 @@ class Answers:
             spent.prompt_tokens,
             spent.completion_tokens,
         )
+        return kept == 1
+
+    async def dropped(self, tx: Tx, batch_id: UUID) -> bool:
+        """Forgets a question that got no answer; False when it was forgotten before."""
+        return await tx.execute("delete from batches where batch_id = $1 and state = 'asked'", batch_id) == 1
 
     async def drop(self, batch_id: UUID) -> None:
         """A question whose answer is of no use."""

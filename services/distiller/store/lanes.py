@@ -224,6 +224,13 @@ class Lanes:
         )
         return [LaneView(**row) for row in rows]
 
+    async def erased_epoch(self, store_uid: UUID, actor_id: str) -> int:
+        """Of an actor's last erasure in a store, as far as it was announced; 0 without one."""
+        epoch = await self._database.fetchval(
+            "select epoch from erased_actors where store_uid = $1 and actor_id = $2", store_uid, actor_id
+        )
+        return int(epoch or 0)
+
     async def oldest_undistilled_s(self) -> float:
         """Age of the oldest append that waits in a lane of a continuous pipeline."""
         age: Any = await self._database.fetchval(

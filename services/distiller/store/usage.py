@@ -33,15 +33,16 @@ class Usage:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def tokens_today(self, pipeline_uid: UUID) -> int:
-        """What the calls of a pipeline have cost since midnight UTC."""
-        return int(
-            await self._database.fetchval(
-                "select coalesce(sum(prompt_tokens + completion_tokens), 0) from usage"
-                " where pipeline_uid = $1 and day = (now() at time zone 'UTC')::date",
-                pipeline_uid,
-            )
+    async def budget(self, pipeline_uid: UUID) -> tuple[int | None, int]:
+        """A pipeline's daily budget, and what its calls have cost since midnight UTC: both in tokens."""
+        row = await self._database.fetchrow(
+            "select (select daily_token_budget from pipelines where pipeline_uid = $1) as daily,"
+            " coalesce(sum(prompt_tokens + completion_tokens), 0)::bigint as spent from usage"
+            " where pipeline_uid = $1 and day = (now() at time zone 'UTC')::date",
+            pipeline_uid,
         )
+        assert row is not None  # noqa: S101 - an aggregate answers one row
+        return row["daily"], row["spent"]
 
     async def of_pipeline(self, pipeline_uid: UUID, since: date | None, until: date | None) -> list[UsageRow]:
         """The newest day first."""

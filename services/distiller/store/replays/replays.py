@@ -52,9 +52,8 @@ class Replays:
         await tx.execute(
             "insert into pipelines (pipeline_uid, parent_uid, memory_store_uid, memory_store_id, creator_type, creator,"
             " trigger, workspace_id, session_store_uid, session_store_id, model, instructions, quiet_period_s,"
-            " max_wait_s, daily_token_budget) select $2, pipeline_uid, $3, $4, $5, $6, 'MANUAL_ONLY', workspace_id,"
-            " session_store_uid, session_store_id, model, instructions, quiet_period_s, max_wait_s, daily_token_budget"
-            " from pipelines where pipeline_uid = $1",
+            " max_wait_s) select $2, pipeline_uid, $3, $4, $5, $6, 'MANUAL_ONLY', workspace_id, session_store_uid,"
+            " session_store_id, model, instructions, quiet_period_s, max_wait_s from pipelines where pipeline_uid = $1",
             replay.pipeline_uid,
             replay.hidden_uid,
             replay.shadow_uid,
