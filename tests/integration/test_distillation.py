@@ -1,5 +1,11 @@
 """From a statement to a memory, through the three services and the bus."""
 
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+
+from services.memory.store.related import Distilling, Known
 from tests.support.service import chassis_of, until
 from tests.support.system import System
 
@@ -65,6 +71,38 @@ async def test_a_pipeline_made_after_the_conversations_distils_them(memstream: S
     await memstream.settled(made["name"])
 
     assert "peanuts" in str(await memstream.memories("ana"))
+
+
+async def test_a_long_text_before_a_short_line_does_not_stop_the_lane(memstream: System) -> None:
+    pipeline = await memstream.pipeline()
+    await memstream.say("ana", "s1", "x" * 30_000)
+    await memstream.settled(pipeline)
+
+    await memstream.say("ana", "s1", "I am allergic to peanuts.")
+    await memstream.settled(pipeline)
+
+    assert "peanuts" in str(await memstream.memories("ana"))
+
+
+async def test_the_builtin_model_asks_memory_once_about_what_it_changes(
+    memstream: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = Distilling.known
+    asked: list[Sequence[str]] = []
+
+    async def counting(self: Distilling, store_uid: UUID, actor_id: str, paths: Sequence[str]) -> Known | None:
+        asked.append(paths)
+        return await known(self, store_uid, actor_id, paths)
+
+    monkeypatch.setattr(Distilling, "known", counting)
+    pipeline = await memstream.pipeline(quiet_period_s=1)
+
+    for text in ("I live in Paris. Yesterday I ran a marathon in Lyon.", "I moved to Lyon. I am allergic to peanuts."):
+        await memstream.say("ana", "s1", text)
+        await memstream.settled(pipeline)
+
+    assert {"/home/city.md", "/allergies/peanuts.md"} <= (await memstream.memories("ana")).keys()
+    assert len(asked) == 2
 
 
 async def test_two_long_texts_before_a_short_line_do_not_stop_the_lane(memstream: System) -> None:

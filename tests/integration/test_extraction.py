@@ -3,11 +3,20 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
+import httpx
 import pytest
+from starlette.responses import Response
 
+from libs.contracts.events import Change
+from libs.contracts.requests import ApplyBatch, BatchApplied
 from libs.contracts.routes import BASE
+from services.memory.handlers import Handlers
+from services.memory.store import batches
+from tests.support import scripted_model as scripted
+from tests.support.replaying import put
+from tests.support.scripted_model import ScriptedModel
 from tests.support.servers import NatsServer, PostgresServer
-from tests.support.system import System, system
+from tests.support.system import Open, System, system
 
 EXTRACT = "/session-stores/chats/sessions/s1/extractions"
 
@@ -71,6 +80,97 @@ async def test_a_long_session_is_extracted_whole(memstream: System) -> None:
 
     allergies = [path for path in await memstream.memories("ana") if path.startswith("/allergies/")]
     assert len(allergies) == 91
+
+
+CITY = "/home/city.md"
+
+
+async def said_and_extracted(memstream: System, text: str) -> httpx.Response:
+    """What is said is later than whatever else is written meanwhile."""
+    await memstream.say("ana", "s1", text, occurred_at="2999-01-01T00:00:00Z")
+    return await memstream.client.post(f"{BASE}{EXTRACT}", json={"memory_store": "facts"})
+
+
+async def test_a_slot_that_was_not_offered_is_changed(opened: Open, model: ScriptedModel) -> None:
+    async with opened() as memstream:
+        await memstream.pipeline(trigger="MANUAL_ONLY")
+        model.behave(scripted.in_slot(CITY))
+        await put(memstream, CITY, "Paris it is")
+
+        answer = await said_and_extracted(memstream, "Lyon since May")
+
+        assert [entry["content"] for entry in answer.json()["entries"]] == ["Lyon since May"]
+        assert await memstream.memories("ana") == {CITY: "Lyon since May"}
+        assert model.calls == 1
+
+
+@pytest.mark.parametrize(("times", "code"), [(3, 200), (4, 409)])
+async def test_who_writes_a_slot_meanwhile_has_it_asked_again_or_told(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, times: int, code: int
+) -> None:
+    apply = Handlers.apply_batch
+    clashes: list[int] = []
+
+    async def clash(self: Handlers, request: ApplyBatch) -> BatchApplied:
+        if len(clashes) < times:
+            clashes.append(len(clashes))
+            await put(memstream, CITY, f"Said by an agent, {len(clashes)}")
+        return await apply(self, request)
+
+    monkeypatch.setattr(Handlers, "apply_batch", clash)
+    model.behave(scripted.in_slot(CITY))
+    async with opened() as memstream:
+        await memstream.pipeline(trigger="MANUAL_ONLY")
+        await put(memstream, CITY, "Paris it is")
+
+        answer = await said_and_extracted(memstream, "Lyon since May")
+
+        assert answer.status_code == code, answer.text
+        assert model.calls == 4, "once, and three times again"
+        last = await memstream.memories("ana")
+        if code == 200:
+            assert [entry["content"] for entry in answer.json()["entries"]] == ["Lyon since May"]
+            assert last == {CITY: "Lyon since May"}
+        else:
+            assert (answer.json()["error_code"], last) == ("ABORTED", {CITY: "Said by an agent, 4"})
+            assert "1 changes were not written (conflict: " in answer.json()["message"]
+
+
+async def test_what_memory_refuses_is_told_and_the_rest_is_written(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(change: Change, max_path_bytes: int) -> str | None:
+        return "the operator lowered a limit" if change.statement == "Tea is what I drink" else None
+
+    monkeypatch.setattr(batches, "change_problem", refused)
+    async with opened() as memstream:
+        await memstream.pipeline(trigger="MANUAL_ONLY")
+        await memstream.say("ana", "s1", "Tea is what I drink")
+
+        answer = await said_and_extracted(memstream, "Rain or shine")
+
+        assert (answer.status_code, answer.json()["error_code"]) == (409, "ABORTED")
+        assert "refused: the operator lowered a limit" in answer.json()["message"]
+        assert list((await memstream.memories("ana")).values()) == ["Rain or shine"]
+
+
+async def test_an_extraction_ends_where_its_actor_is_erased(opened: Open, model: ScriptedModel) -> None:
+    async with opened(batch_lines=1) as memstream:
+        await memstream.pipeline(trigger="MANUAL_ONLY")
+        await memstream.say("ana", "s1", "Tea is what I drink")
+
+        async def erased_meanwhile(body: dict[str, Any]) -> Response:
+            await memstream.call("POST", "/memory-stores/facts/actors:erase", json={"actor_id": "ana"})
+            return await scripted.valid(body)
+
+        model.behave(erased_meanwhile, scripted.valid)
+
+        answer = await said_and_extracted(memstream, "Rain or shine")
+
+        assert (answer.status_code, answer.json()["error_code"]) == (409, "ABORTED")
+        assert "erased" in answer.json()["message"]
+        assert await memstream.memories("ana") == {}
+        assert model.calls == 1
 
 
 @pytest.mark.parametrize(

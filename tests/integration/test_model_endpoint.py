@@ -9,7 +9,8 @@ import pytest
 from pydantic import SecretStr
 from starlette.responses import HTMLResponse
 
-from libs.chassis.errors import Unavailable
+from libs.chassis.errors import OutcomeUnknown, Unavailable
+from libs.chassis.unit_of_work import Tx
 from libs.contracts.routes import BASE
 from services.distiller.llm import Models
 from services.distiller.settings import DistillerSettings
@@ -89,6 +90,33 @@ async def test_known_slots_are_offered_to_the_model(memstream: System, model: Sc
     await memstream.settled(pipeline)
 
     assert "/notes/tea-is-what-i-drink.md (item): Tea is what I drink" in model.requests[1]["messages"][-1]["content"]
+
+
+async def test_a_slot_that_was_not_offered_is_changed_for_one_call(memstream: System, model: ScriptedModel) -> None:
+    model.behave(scripted.in_slot("/home/city.md"))
+    pipeline = await memstream.pipeline()
+    await memstream.say("ana", "s1", "Paris it is")
+    await memstream.settled(pipeline)
+
+    await memstream.say("ana", "s1", "Lyon since May")
+    await memstream.settled(pipeline)
+
+    assert await memstream.memories("ana") == {"/home/city.md": "Lyon since May"}
+    assert model.calls == 2
+    assert "Paris" not in model.requests[1]["messages"][-1]["content"].partition("Lines:")[0]
+
+
+async def test_a_slot_that_was_not_offered_is_retired_and_told_again(memstream: System, model: ScriptedModel) -> None:
+    city = "/home/city.md"
+    model.behave(*(scripted.in_slot(city, op=op) for op in ("set", "retire", "set")))
+    pipeline = await memstream.pipeline()
+
+    for text, memories in (("Paris it is", {city: "Paris it is"}), ("No home now", {}), ("Lyon", {city: "Lyon"})):
+        await memstream.say("ana", "s1", text)
+        await memstream.settled(pipeline)
+        assert await memstream.memories("ana") == memories
+
+    assert model.calls == 3
 
 
 @pytest.mark.parametrize(
@@ -198,6 +226,48 @@ async def test_an_answer_that_was_paid_for_is_used_by_whoever_comes_after(
 
     assert len(await memstream.memories("ana")) == 2
     assert [len(scripted.asked_lines(request)) for request in model.requests] == [1, 1], "no line was asked twice"
+
+
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize(("behaviour", "outcome"), [(scripted.valid, "answered"), (scripted.refused, "refused")])
+@pytest.mark.parametrize("by", ["lane", "extraction"])
+async def test_what_was_paid_for_outlasts_a_short_outage_and_is_booked_once(
+    memstream: System,
+    model: ScriptedModel,
+    monkeypatch: pytest.MonkeyPatch,
+    committed: bool,
+    behaviour: Behaviour,
+    outcome: str,
+    by: str,
+) -> None:
+    book = Batches.book
+    tries: list[bool] = []
+
+    async def away_at_first(self: Batches, tx: Tx, *args: Any) -> None:
+        tries.append(committed)
+        if len(tries) == 1:
+            if committed:
+                await book(self, tx, *args)
+                await tx.execute("commit")
+                raise OutcomeUnknown
+            raise Unavailable
+        await book(self, tx, *args)
+
+    monkeypatch.setattr(Batches, "book", away_at_first)
+    model.behave(behaviour)
+    pipeline = await memstream.pipeline(trigger="CONTINUOUS" if by == "lane" else "MANUAL_ONLY")
+    await memstream.say("ana", "s1", "Tea is what I drink")
+
+    if by == "extraction":
+        await memstream.client.post(f"{BASE}{EXTRACT}", json={"memory_store": "facts"})
+    elif outcome == "answered":
+        await memstream.settled(pipeline)
+    else:
+        await until(lambda: usage(memstream))
+
+    assert await usage(memstream) == {outcome: 1}
+    assert model.calls == 1
+    assert len(await memstream.memories("ana")) == (outcome == "answered")
 
 
 async def test_a_spent_daily_budget_makes_work_wait_not_vanish(memstream: System, model: ScriptedModel) -> None:

@@ -386,6 +386,78 @@ async def test_nobody_sees_a_replay_at_work_and_its_parent_pays(opened: Open, mo
         assert [row["pipeline_uid"] for row in rows] == [UUID(pipeline.partition("/")[2])]
 
 
+async def test_the_budget_of_a_replay_is_its_parents_as_it_is_now(opened: Open, model: ScriptedModel) -> None:
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "Fact number 1 holds")
+        await memstream.settled(pipeline)
+        model.behave(second)
+
+        async def set_budget(tokens: int) -> None:
+            await memstream.call(
+                "PATCH",
+                f"/{pipeline}",
+                params={"update_mask": "dreamer_policy.daily_token_budget"},
+                json={"dreamer_policy": {"daily_token_budget": tokens}},
+            )
+
+        async def waits() -> bool:
+            rows = await chassis_of(memstream.apps["distiller"]).database.fetch(
+                "select reason from lanes join pipelines using (pipeline_uid) where parent_uid is not null"
+            )
+            return any("daily_token_budget of 110" in (row["reason"] or "") for row in rows)
+
+        gate = Gate(second)
+        gate.close()
+        model.behave(gate)
+        await memstream.say("bo", "s2", "Fact number 2 holds")
+        await until(lambda: gate.waiting)
+        replay = await start(memstream, pipeline)
+        await set_budget(110)
+        gate.open()
+        await until(waits)
+        assert (await memstream.call("GET", f"/{replay['name']}"))["state"] == "RUNNING"
+
+        await set_budget(1_000_000)
+
+        assert (await ended(memstream, replay))["state"] == "SUCCEEDED"
+        assert await contents(memstream) == [again("Fact number 1 holds")]
+
+
+async def test_who_was_erased_once_and_deletes_a_session_is_replayed(opened: Open, model: ScriptedModel) -> None:
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s0", "I lived in Rome")
+        await memstream.settled(pipeline)
+        erasure = await memstream.call("POST", "/session-stores/chats/actors:erase", json={"actor_id": "ana"})
+
+        async def is_done() -> bool:
+            receipt = f"/session-stores/chats/erasures/{erasure['erasure_id']}"
+            return bool((await memstream.call("GET", receipt))["state"] == "DONE")
+
+        await until(is_done)
+        for session_id, text in (("s1", "I lived in Oslo"), ("s2", "I live in Lyon")):
+            await memstream.say("ana", session_id, text)
+
+        async def are_known() -> bool:
+            return len(await memstream.memories("ana")) == 2
+
+        await until(are_known)
+        await memstream.call("DELETE", "/session-stores/chats/sessions/s1")
+        database = chassis_of(memstream.apps["distiller"]).database
+
+        async def is_forgotten() -> bool:
+            return bool(await database.fetchval("select count(*) = 1 from lane_sessions"))
+
+        await until(is_forgotten)
+        model.behave(second)
+
+        replay = await ended(memstream, await start(memstream, pipeline))
+
+        assert (replay["state"], replay["actors"]) == ("SUCCEEDED", {"total": 1, "swapped": 1, "failed": 0})
+        assert await contents(memstream) == [again("I live in Lyon"), "I lived in Oslo"]
+
+
 async def test_an_actor_whose_replay_fails_keeps_what_it_had_and_the_others_are_swapped(
     opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
