@@ -35,7 +35,7 @@ class Limits(BaseModel):
 
 STATEMENT_CHARS = 1000
 DESCRIPTION_CHARS = 300
-CHANGES_PER_BATCH = 100
+CHANGES_PER_BATCH = 100  # of more lines than one
 # The changes or rewrites of a batch, as JSON. What an event holds beside them, ranges of 20 sessions and an envelope of
 # ids, is under 64 KiB: so each stays below 768 KiB, and well below the broker's limit of 1 MiB.
 CHANGES_BYTES = 704 * 1024

@@ -84,6 +84,17 @@ async def test_a_long_text_before_a_short_line_does_not_stop_the_lane(memstream:
     assert "peanuts" in str(await memstream.memories("ana"))
 
 
+async def test_all_that_one_long_text_says_becomes_memories(memstream: System) -> None:
+    pipeline = await memstream.pipeline()
+
+    await memstream.say("ana", "s1", " ".join(f"I am allergic to thing{n}berries." for n in range(350)))
+    await memstream.settled(pipeline)
+
+    known = await chassis_of(memstream.apps["memory"]).database.fetchval("select count(*) from entries")
+    assert known == 350
+    assert await chassis_of(memstream.apps["distiller"]).database.fetchval("select count(*) from batches") == 1
+
+
 async def test_the_builtin_model_asks_memory_once_about_what_it_changes(
     memstream: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -318,6 +318,7 @@ def test_more_changes_than_a_batch_holds_ask_for_fewer_lines() -> None:
         changes_of(answer, numbered(1, 2), [])
 
     assert caught.value.lines == 2
+    assert len(changes_of(answer, numbered(1), [])) == 101, "one line cannot be asked about in parts"
 
 
 def test_more_bytes_than_an_event_holds_ask_for_fewer_lines() -> None:

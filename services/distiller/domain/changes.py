@@ -40,7 +40,7 @@ def changes_of(answer: Answer, lines: Sequence[Numbered], related: Iterable[Rela
     Raises `LaneFailure` when a change breaks a rule: half an answer is no answer.
     """
     evidence_by_number = {line.asked.number: line for line in lines if not line.asked.context}
-    if len(answer.changes) > CHANGES_PER_BATCH:
+    if len(answer.changes) > CHANGES_PER_BATCH and len(evidence_by_number) > 1:
         raise Truncated(f"more than {CHANGES_PER_BATCH} changes", len(evidence_by_number))
     by_path = {entry.path: entry for entry in related}
     changes: list[Change] = []
