@@ -161,8 +161,7 @@ class Extractor:
         if progress.unwritten:
             reasons = sorted({f"{each.outcome}: {each.reason}" for each in progress.unwritten})
             raise Aborted(
-                f"{len(progress.unwritten)} changes were not written ({'; '.join(reasons)}). The others stay, and"
-                " repeating is safe.",
+                f"Not all was written ({'; '.join(reasons)}). The rest stays, and repeating is safe.",
                 reason="NOT_WRITTEN",
             )
         return list(progress.found.values())

@@ -114,26 +114,26 @@ async def test_who_writes_a_slot_meanwhile_has_it_asked_again_or_told(
     async def clash(self: Handlers, request: ApplyBatch) -> BatchApplied:
         if len(clashes) < times:
             clashes.append(len(clashes))
-            await put(memstream, CITY, f"Said by an agent, {len(clashes)}")
+            await put(running, CITY, f"Said by an agent, {len(clashes)}")
         return await apply(self, request)
 
     monkeypatch.setattr(Handlers, "apply_batch", clash)
     model.behave(scripted.in_slot(CITY))
-    async with opened() as memstream:
-        await memstream.pipeline(trigger="MANUAL_ONLY")
-        await put(memstream, CITY, "Paris it is")
+    async with opened() as running:
+        await running.pipeline(trigger="MANUAL_ONLY")
+        await put(running, CITY, "Paris it is")
 
-        answer = await said_and_extracted(memstream, "Lyon since May")
+        answer = await said_and_extracted(running, "Lyon since May")
 
         assert answer.status_code == code, answer.text
         assert model.calls == 4, "once, and three times again"
-        last = await memstream.memories("ana")
+        last = await running.memories("ana")
         if code == 200:
             assert [entry["content"] for entry in answer.json()["entries"]] == ["Lyon since May"]
             assert last == {CITY: "Lyon since May"}
         else:
             assert (answer.json()["error_code"], last) == ("ABORTED", {CITY: "Said by an agent, 4"})
-            assert "1 changes were not written (conflict: " in answer.json()["message"]
+            assert "Not all was written (conflict: " in answer.json()["message"]
 
 
 async def test_what_memory_refuses_is_told_and_the_rest_is_written(

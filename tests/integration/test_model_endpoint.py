@@ -14,7 +14,7 @@ from libs.chassis.unit_of_work import Tx
 from libs.contracts.routes import BASE
 from services.distiller.llm import Models
 from services.distiller.settings import DistillerSettings
-from services.distiller.store import Batches
+from services.distiller.store import Batches, Usage
 from tests.support import scripted_model as scripted
 from tests.support.scripted_model import Behaviour, ScriptedModel
 from tests.support.servers import NatsServer, PostgresServer, free_port
@@ -240,10 +240,10 @@ async def test_what_was_paid_for_outlasts_a_short_outage_and_is_booked_once(
     outcome: str,
     by: str,
 ) -> None:
-    book = Batches.book
+    book = Usage.book
     tries: list[bool] = []
 
-    async def away_at_first(self: Batches, tx: Tx, *args: Any) -> None:
+    async def away_at_first(self: Usage, tx: Tx, *args: Any) -> None:
         tries.append(committed)
         if len(tries) == 1:
             if committed:
@@ -253,7 +253,7 @@ async def test_what_was_paid_for_outlasts_a_short_outage_and_is_booked_once(
             raise Unavailable
         await book(self, tx, *args)
 
-    monkeypatch.setattr(Batches, "book", away_at_first)
+    monkeypatch.setattr(Usage, "book", away_at_first)
     model.behave(behaviour)
     pipeline = await memstream.pipeline(trigger="CONTINUOUS" if by == "lane" else "MANUAL_ONLY")
     await memstream.say("ana", "s1", "Tea is what I drink")

@@ -332,10 +332,10 @@ def test_more_bytes_than_an_event_holds_ask_for_fewer_lines() -> None:
 
 
 def test_more_bytes_of_rewrites_than_an_event_holds_ask_about_fewer_entries() -> None:
-    long = {"kind": "item", "said_by": "user", "last_said_at": NOON, "version": 1}
+    long: dict[str, Any] = {"kind": "item", "said_by": "user", "last_said_at": NOON, "version": 1}
     entries = [StoredEntry(entry_id=path, path=path, statement="x" * 2000, **long) for path in ("/a.md", "/b.md")]
     asked = Overlaps(groups=[[entry] for entry in entries], memory_epoch=0, source_epoch=0)
-    text = {"statement": "\x01" * 1000, "description": "\x01" * 300, "kind": "item", "event_date": None}
+    text: dict[str, Any] = {"statement": "\x01" * 1000, "description": "\x01" * 300, "kind": "item", "event_date": None}
     parts = [[Slot(path=f"/{number}/{n}.md", **text) for n in range(50)] for number in (1, 2)]
     answer = Rewritings(rewrites=[Rewriting(replaces=[n], into=into) for n, into in enumerate(parts, start=1)])
     check(answer, asked)

@@ -63,7 +63,10 @@ class ExtractionApi:
     async def extract(
         self, store_id: str, session_id: str, body: ExtractionBody, caller: Authenticated
     ) -> ExtractionShape:
-        """Distils a session now; needs READ on its store and WRITE on the memory store. A dry run writes nothing."""
+        """Distils a session now; needs READ on its store and WRITE on the memory store. A dry run writes nothing.
+
+        409 tells what could not be written; the rest stays, and repeating is safe.
+        """
         check_bytes("instructions", body.instructions, self._limits.instructions_bytes)
         target_id = bare_name(MEMORY_STORES, body.memory_store)
         source_uid, target_uid = await self._authorization.pair(caller, store_id, target_id)

@@ -158,6 +158,7 @@ class Session(Bound):
         """Distils this session now, without a pipeline; returns what was written, or with `dry_run` would be.
 
         Calls the model, so it takes seconds. Needs READ on the session store and WRITE on the memory store.
+        `Aborted` when not all could be written, and says why; the rest stays, and repeating is safe.
         """
         answer = await self._transport.send(
             "POST",
