@@ -131,7 +131,7 @@ class Database:
                     raise
                 committing = True
                 await transaction.commit()
-            except asyncpg.TransactionRollbackError as conflict:
+            except (asyncpg.TransactionRollbackError, asyncpg.LockNotAvailableError) as conflict:
                 raise Contended from conflict
             except REFUSED as refused:
                 raise Unavailable from refused

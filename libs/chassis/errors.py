@@ -100,7 +100,10 @@ class Unavailable(ApiError):
 
 
 class Contended(Unavailable):
-    """The database ended a deadlock or a conflict by refusing this, of which less may well succeed."""
+    """The database ended a deadlock, a conflict or a long wait by refusing this, of which less may well succeed."""
+
+    def __init__(self, message: str = "Somebody else is at work on the same; nothing was written.") -> None:
+        super().__init__(message)
 
 
 class OutcomeUnknown(ApiError):

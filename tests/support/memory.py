@@ -11,6 +11,7 @@ import httpx
 from fastapi import FastAPI
 from pydantic import SecretStr
 
+from libs.chassis.errors import Contended
 from libs.contracts.events import AppliedChange, BatchesApplied, Change, Evidence, MemoriesDistilled, Range, Speaker
 from libs.contracts.ids import uuid7
 from libs.contracts.requests import Related, RelatedEntries
@@ -174,7 +175,13 @@ class Distiller:
         return await self.send(self.batch(decided, memory_epoch=epoch, **more))
 
     async def send(self, batch: MemoriesDistilled) -> list[AppliedChange]:
-        await self.memory.handlers.on_memories_distilled(batch)
+        """As often as it takes, as the bus would."""
+        while True:
+            try:
+                await self.memory.handlers.on_memories_distilled(batch)
+                break
+            except Contended:
+                continue
         return (await self.answers(batch.batch_id))[-1].outcomes
 
     async def answers(self, batch_id: UUID) -> list[BatchesApplied]:

@@ -11,7 +11,8 @@ from libs.chassis.errors import Contended
 from libs.chassis.stores import LEVEL, READ, Level
 from libs.chassis.unit_of_work import Tx
 
-PATIENCE_MS = 1000  # of several actors with a row that is held; then each is waited for alone
+# With whatever somebody holds: waiters must not use up everybody else's connections, nor hold up what came with them.
+PATIENCE_MS = 1000
 
 # One row for a store that exists, whatever the caller may: $1 store_uid, $2 principal type, $3 principal.
 STORE = (
@@ -54,21 +55,31 @@ def permitted(rows: Sequence[asyncpg.Record], level: Level = READ) -> Sequence[a
 # Taken before anything gives the transaction its number, so that an actor's changes are numbered in the order in which
 # they commit: the change feed goes by these numbers. `for key share` runs above the join, hence after the wait.
 _TURN = "hashtextextended($1::uuid::text || ':' || {actor}, 0)"
+_PATIENCE = f"set_config('lock_timeout', '{PATIENCE_MS}', true)"
 _IN_TURN = (
-    f"with turn as materialized (select pg_advisory_xact_lock({_TURN.format(actor='$2::text')}) is not null as is_had)"
+    f"with turn as materialized (select {_PATIENCE},"
+    f" pg_advisory_xact_lock({_TURN.format(actor='$2::text')}) is not null as is_had)"
 )
 # Whoever has one actor's turn waits for no other's, so that one stuck actor delays none and no two wait for each other.
 _IN_TURNS = (
-    f"with turn as materialized (select set_config('lock_timeout', '{PATIENCE_MS}', true),"
+    f"with turn as materialized (select {_PATIENCE},"
     f" bool_and(pg_try_advisory_xact_lock({_TURN.format(actor='actor_id')})) as is_had"
     " from unnest($2::text[]) actor_id)"
 )
 
 
+async def be_patient(tx: Tx) -> None:
+    """For a transaction that takes nobody's turn: it waits no longer than one that does; then it raises `Contended`."""
+    await tx.execute(f"select {_PATIENCE}")
+
+
 async def open_store(
     tx: Tx, store_uid: UUID, actor_id: str, caller: Caller, level: Level, *, or_admin: bool = False
 ) -> OpenStore:
-    """Waits for the actor's turn, keeps the store from being deleted under a writer, and checks the writer's grant."""
+    """Waits for the actor's turn, keeps the store from being deleted under a writer, and checks the writer's grant.
+
+    The turn, and whatever the transaction waits for later, has to come within `PATIENCE_MS`, or it raises `Contended`.
+    """
     row = await tx.fetchrow(
         f"{_IN_TURN} select s.workspace_id, s.options->>'language' as language, {LEVEL} as level"
         " from turn cross join memory_stores s"
