@@ -145,6 +145,42 @@ async def test_a_place_that_expired_gets_one_reset(memory: Memory, replica: str)
             assert (name, then, body["path"]) == ("reset", "set", f"/after-{place}.md")
 
 
+async def restored_elsewhere(memory: Memory) -> None:
+    """What the database knows is of transactions that its new server will not reach for long."""
+    database = chassis_of(memory.app).database
+    for table in ("changes", "change_horizons"):
+        await database.write(f"update {table} set tx = (tx::text::bigint + 1000000000)::text::xid8")
+
+
+async def test_a_reader_of_a_database_that_was_restored_into_another_server_gets_one_reset(
+    memory: Memory, replica: str
+) -> None:
+    chassis = chassis_of(memory.app)
+    async with watching(memory, replica) as watch:
+        await watch.next()
+        await memory.add("ana", "/a.md", "x")
+        first, _, _ = await watch.next()
+    await chassis.database.write("update changes set created_at = now() - interval '8 days'")
+    await housekeeping.run_pass(chassis.unit_of_work, EXPIRE_CHANGES)
+    await memory.add("ana", "/b.md", "x")
+    await restored_elsewhere(memory)
+    tx, _, change_id = first.partition("-")
+
+    async with watching(memory, replica, after=f"{int(tx) + 1_000_000_000}-{change_id}") as watch:
+        place, name, _ = await watch.next()
+        await memory.add("ana", "/c.md", "x")
+        _, then, body = await watch.next()
+    assert (name, then, body["path"]) == ("reset", "set", "/c.md")
+
+    await chassis.database.write("update changes set created_at = now() - interval '8 days'")
+    await housekeeping.run_pass(chassis.unit_of_work, EXPIRE_CHANGES)
+    async with watching(memory, replica, after=place) as watch:
+        _, name, _ = await watch.next()
+        await memory.add("ana", "/d.md", "x")
+        _, then, body = await watch.next()
+    assert (name, then, body["path"]) == ("reset", "set", "/d.md")
+
+
 async def test_an_erasure_is_told_without_what_was_erased(memory: Memory, replica: str) -> None:
     async with watching(memory, replica) as watch:
         place, _, _ = await watch.next()

@@ -19,6 +19,10 @@ from services.memory.store.access import STORE, permitted
 
 PAGE = 500
 
+# The first transaction that has not begun yet. A database that was restored into another server holds later ones, and
+# its readers name them: nothing of this server is after those.
+_NEXT = "pg_snapshot_xmax(pg_current_snapshot())"
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -57,7 +61,7 @@ class Changes:
     async def after(
         self, caller: Caller, store_uid: UUID, actor_id: str | None, place: Place
     ) -> Sequence[FeedChange] | None:
-        """The next changes; None when some after `place` have expired."""
+        """The next changes; None when some after `place` have expired, or `place` is of another server."""
         arguments: list[Any] = [store_uid, caller.principal_type, caller.principal]
         arguments += [str(place.tx), place.change_id, PAGE]
         condition = ""
@@ -67,7 +71,7 @@ class Changes:
         rows = await self._database.fetch(
             f"with s as ({STORE}) select s.level, c.*,"
             " exists (select from change_horizons z where z.store_uid = $1"
-            " and (z.tx, z.change_id) > ($4::text::xid8, $5)) as expired"
+            f" and (z.tx, z.change_id) > ($4::text::xid8, $5) and z.tx < {_NEXT}) or $4::text::xid8 > {_NEXT} as lost"
             " from s left join lateral (select c.tx::text as tx, c.change_id, c.actor_id, c.change, c.entry_id, c.path,"
             " c.session_id, c.kind, c.version from changes c where c.store_uid = $1"
             " and (c.tx, c.change_id) > ($4::text::xid8, $5)"
@@ -75,7 +79,7 @@ class Changes:
             " order by c.tx, c.change_id limit $6) c on s.level >= 1 order by c.tx::xid8, c.change_id",
             *arguments,
         )
-        if permitted(rows)[0]["expired"]:
+        if permitted(rows)[0]["lost"]:
             return None
         return [_change(row) for row in rows if row["tx"] is not None]
 
@@ -99,10 +103,10 @@ async def _expire(tx: Tx) -> int:
         f"select ctid from changes where created_at < now() - interval '7 days' order by created_at limit {BATCH}))"
         " returning store_uid, tx, change_id),"
         " last as (select distinct on (store_uid) store_uid, tx, change_id from gone"
-        " order by store_uid, tx desc, change_id desc),"
+        f" where tx < {_NEXT} order by store_uid, tx desc, change_id desc),"
         " kept as (insert into change_horizons as z (store_uid, tx, change_id) select store_uid, tx, change_id"
         " from last on conflict (store_uid) do update set tx = excluded.tx, change_id = excluded.change_id"
-        " where (z.tx, z.change_id) < (excluded.tx, excluded.change_id))"
+        f" where (z.tx, z.change_id) < (excluded.tx, excluded.change_id) or z.tx >= {_NEXT})"
         " select from gone"
     )
 
