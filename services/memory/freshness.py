@@ -2,6 +2,9 @@
 
 Every replica hears that a batch was applied and wakes its waiters; because that may be missed, each looks again a few
 times a second. On a miss the distiller is asked once to hurry, and says whether waiting makes sense.
+
+A session's name can be used again after a deletion, and what was distilled of the session before is not of this one:
+only the session service knows who bears the name.
 """
 
 import asyncio
@@ -9,21 +12,29 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from libs.chassis.auth import Caller
 from libs.chassis.errors import Retry
 from libs.contracts.events import BatchesApplied
-from libs.contracts.requests import HastenLane, LaneHastened
-from services.memory.store.progress import Progress
+from libs.contracts.requests import (
+    AuthorizeSessionStore,
+    FindSession,
+    FoundSession,
+    HastenLane,
+    LaneHastened,
+    StoreAuthorization,
+)
+from services.memory.store.progress import Progress, Reached
 
 LOOK_AGAIN_S = 0.25
 HASTEN_TIMEOUT_S = 2.0
+FIND_TIMEOUT_S = 0.5
 
 
 class Asker(Protocol):
-    async def ask(self, request: HastenLane, answer: type[LaneHastened], *, timeout_s: float = ...) -> LaneHastened: ...
+    async def ask(self, request: Any, answer: type[Any], *, timeout_s: float = ...) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +93,17 @@ class Freshness:
     async def wait(self, caller: Caller, store_uid: UUID, goal: Goal, max_wait_s: float) -> Settled:
         """Returns as soon as the goal is reached, waiting is useless, or the time is up."""
         deadline = asyncio.get_running_loop().time() + max_wait_s
+        bears_name: dict[UUID, bool] = {}
         async with self._wakers.listening(store_uid) as news:
 
             async def behind() -> int:
                 news.clear()
-                applied = await self._progress.applied(caller, store_uid, goal.session_store_id, goal.session_id)
-                return max(0, goal.position - applied)
+                reached = await self._progress.reached(caller, store_uid, goal.session_store_id, goal.session_id)
+                if reached is None:
+                    return goal.position
+                if reached.session_uid not in bears_name:
+                    bears_name[reached.session_uid] = await self._bears_name(caller, reached, goal.session_id)
+                return max(0, goal.position - reached.position) if bears_name[reached.session_uid] else goal.position
 
             left = await behind()
             if left == 0:
@@ -111,6 +127,29 @@ class Freshness:
             except TimeoutError:
                 continue
 
+    async def _bears_name(self, caller: Caller, reached: Reached, session_id: str) -> bool:
+        """Whether no other session has the name by now, as is assumed while the session service does not answer."""
+        question = FindSession(store_uid=reached.session_store_uid, session_id=session_id)
+        try:
+            found: FoundSession = await self._asker.ask(question, FoundSession, timeout_s=FIND_TIMEOUT_S)
+            if found.session_uid is None:
+                return await self._is_there(caller, reached.session_store_uid)
+        except Retry:
+            return True
+        return found.session_uid == reached.session_uid
+
+    async def _is_there(self, caller: Caller, session_store_uid: UUID) -> bool:
+        """A session store that is gone may have left its name to another, with sessions of the same names."""
+        question = AuthorizeSessionStore(
+            workspace_id=caller.workspace_id,
+            principal_type=caller.principal_type,
+            principal=caller.principal,
+            permission="READ",
+            store_uid=session_store_uid,
+        )
+        found: StoreAuthorization = await self._asker.ask(question, StoreAuthorization, timeout_s=FIND_TIMEOUT_S)
+        return found.store_uid is not None
+
     async def _hasten(self, caller: Caller, store_uid: UUID, goal: Goal) -> str:
         question = HastenLane(
             memory_store_uid=store_uid,
@@ -120,7 +159,8 @@ class Freshness:
             workspace_id=caller.workspace_id,
         )
         try:
-            return (await self._asker.ask(question, LaneHastened, timeout_s=HASTEN_TIMEOUT_S)).reason
+            hastened: LaneHastened = await self._asker.ask(question, LaneHastened, timeout_s=HASTEN_TIMEOUT_S)
         except Retry:
             # The lane may be at work all the same.
             return "unreachable"
+        return hastened.reason

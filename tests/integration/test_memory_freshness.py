@@ -16,6 +16,7 @@ from services.memory.app import build
 from tests.support.memory import Distiller, Memory, memory_service, said, settings
 from tests.support.servers import NatsServer, PostgresServer
 from tests.support.service import Keys, chassis_of, running, until
+from tests.support.system import System
 
 
 @pytest.fixture
@@ -106,6 +107,33 @@ async def test_the_time_to_wait_is_kept_and_the_answer_says_how_far_behind(memor
 
     assert (answer["settled"], answer["behind"], answer["reason"]) == (False, 2, "due")
     assert len(lanes.asked) == 1
+
+
+@pytest.mark.parametrize("deleted", ["/sessions/s1", ""], ids=["session", "store"])
+async def test_what_was_distilled_of_another_session_that_had_the_name_does_not_count(
+    memstream: System, deleted: str
+) -> None:
+    pipeline = await memstream.pipeline(quiet_period_s=3, max_wait_s=3)
+    await memstream.say("ana", "s1", "I work at Northwind.", "Hello?", "Hello?")
+    await memstream.settled(pipeline)
+
+    async def search(**more: Any) -> Any:
+        return await memstream.call("POST", "/memory-stores/facts/entries:search", json=waiting(**more))
+
+    await memstream.call("DELETE", f"/session-stores/chats{deleted}")
+    if deleted:
+        assert (await search(position=3, max_wait_ms=0))["settled"], "nobody else has the name"
+    else:
+        await memstream.call("POST", "/session-stores?session_store_id=chats", json={})
+        between = {"session_store": "session-stores/chats", "memory_store": "memory-stores/facts"}
+        policy = {"trigger": "CONTINUOUS", "quiet_period_s": 3, "max_wait_s": 3}
+        await memstream.call("POST", "/memory-pipelines", json={**between, "dreamer_policy": policy})
+    await memstream.say("ana", "s1", "I am allergic to peanuts.")
+
+    answer = await search(position=1, query="peanuts", max_wait_ms=20_000)
+
+    assert answer["settled"]
+    assert [hit["managed_memory_entry"]["content"] for hit in answer["results"]] == ["I am allergic to peanuts."]
 
 
 async def test_a_list_waits_too(memory: Memory, lanes: Lanes) -> None:

@@ -74,7 +74,8 @@ class Transcripts:
 
     async def find(self, store_uid: UUID, session_id: str) -> FoundSession:
         row = await self._database.fetchrow(
-            "select session_uid, actor_id, last_position from sessions where store_uid = $1 and session_id = $2",
+            "select session_uid, actor_id, last_position from sessions where store_uid = $1 and session_id = $2"
+            " and exists (select from session_stores t where t.store_uid = $1)",  # what a deleted one held goes later
             store_uid,
             session_id,
         )
