@@ -113,12 +113,13 @@ class Change(BaseModel):
 
 
 class EntryVersion(BaseModel):
-    """An entry as it was when something was decided on it."""
+    """An entry as it was when something was decided on it; by its `path` too, since an id can be another's by now."""
 
     model_config = ConfigDict(frozen=True)
 
     entry_id: str
     version: int
+    path: str | None = None
 
 
 class Rewrite(BaseModel):
@@ -190,7 +191,8 @@ class MemoryStoreDeleted(Event):
 class MemoryActorErased(Event):
     """The memory service dropped an actor: all of it in a memory store, or what a session store fed.
 
-    `in_session_store`: the erasure began in a session store, whose uid `store_uid` then is.
+    `in_session_store`: the erasure began in a session store, whose uid `store_uid` then is. `known_epoch`, of one that
+    confirms: as for `DistillerActorErased`.
     """
 
     subject = "memory.actor.erased.v1"
@@ -201,10 +203,15 @@ class MemoryActorErased(Event):
     erasure_id: UUID
     removed: int = 0
     in_session_store: bool = False
+    known_epoch: int = 0
 
 
 class DistillerActorErased(Event):
-    """The distiller dropped the actor's lanes, batches, answers and parked messages."""
+    """The distiller dropped the actor's lanes, batches, answers and parked messages.
+
+    `known_epoch`: whoever confirms refuses from now on what was decided under a lesser one. It is the erasure's, or a
+    greater one where that was given before: the store that erases was restored to an older state, and raises its own.
+    """
 
     subject = "distiller.actor.erased.v1"
 
@@ -213,6 +220,7 @@ class DistillerActorErased(Event):
     epoch: int
     erasure_id: UUID
     removed: int = 0
+    known_epoch: int = 0
 
 
 class ReplayEnded(Event):

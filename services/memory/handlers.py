@@ -30,7 +30,6 @@ from services.memory.domain import Entry, is_name, is_storable
 from services.memory.metrics import Metrics
 from services.memory.search import Search
 from services.memory.store.batches import Batches, alike, first_together
-from services.memory.store.epochs import raise_epoch
 from services.memory.store.erasures import Erasures
 from services.memory.store.related import Distilling
 
@@ -96,9 +95,9 @@ class Handlers:
     async def on_session_actor_erased(self, event: SessionActorErased) -> None:
         """An actor was erased in a session store: what rests on that store alone goes from every memory store."""
         async with self._unit_of_work.begin() as tx:
-            await raise_epoch(tx, event.store_uid, event.actor_id, event.epoch)
+            epoch = await self._erasures.raise_source_epoch(tx, event)
         async with self._unit_of_work.begin() as tx:
-            removed = await self._erasures.forget_source(tx, event)
+            removed = await self._erasures.forget_source(tx, event, epoch)
             tx.emit(
                 MemoryActorErased(
                     caused_by=event.event_id,
@@ -109,6 +108,7 @@ class Handlers:
                     erasure_id=event.erasure_id,
                     removed=removed,
                     in_session_store=True,
+                    known_epoch=epoch,
                 )
             )
 

@@ -35,10 +35,12 @@ class Handlers:
     async def on_distiller_actor_erased(self, event: DistillerActorErased) -> None:
         async with self._unit_of_work.begin() as tx:
             await self._erasures.confirm_distiller(tx, event.store_uid, event.erasure_id, event.removed)
+            await self._erasures.raise_epoch(tx, event.store_uid, event.actor_id, event.known_epoch)
 
     async def on_memory_actor_erased(self, event: MemoryActorErased) -> None:
         async with self._unit_of_work.begin() as tx:
             await self._erasures.confirm_memory(tx, event.store_uid, event.erasure_id, event.removed)
+            await self._erasures.raise_epoch(tx, event.store_uid, event.actor_id, event.known_epoch)
 
     async def read_transcript(self, request: ReadTranscript) -> Transcript:
         """The readable lines after a position, as many as fit; a line too large for any answer is cut visibly."""

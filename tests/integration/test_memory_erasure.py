@@ -1,5 +1,6 @@
 """Forgetting an actor: nothing is left, nothing comes back, everybody else keeps all."""
 
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -103,6 +104,53 @@ async def test_a_receipt_is_done_once_the_distiller_has_confirmed(memory: Memory
         assert await memory.code("GET", memory.url(f"/erasures/{unknown}")) == (404, "NOT_FOUND")
 
 
+async def test_a_restored_store_goes_on_after_the_epochs_that_it_gave_before(memory: Memory) -> None:
+    """A dump from before two erasures, of which one is repeated: it is under an epoch that the distiller knows."""
+    distiller = await Distiller.of(memory)
+    kept = distiller.batch([said("/a.md", "before")], memory_epoch=2)
+    await erase(memory)
+    [event] = await announced(memory)
+    fields = event.model_dump(exclude={"event_id", "occurred_at", "known_epoch"})
+
+    await memory.handlers.on_distiller_actor_erased(DistillerActorErased(**fields, known_epoch=3))
+    await memory.handlers.on_distiller_actor_erased(DistillerActorErased(**fields))
+
+    [refused] = await distiller.send(kept)
+    [fresh] = await distiller.tell(said("/c.md", "after"))
+    assert (refused.outcome, fresh.outcome) == ("erased", "applied")
+    assert await contents(memory) == ["after"]
+
+
+async def test_an_epoch_that_a_restored_session_store_gives_again_is_followed_by_one_that_nobody_had(
+    memory: Memory,
+) -> None:
+    distiller = await Distiller.of(memory)
+
+    async def erased(epoch: int, erasure_id: UUID) -> int:
+        await memory.handlers.on_session_actor_erased(
+            SessionActorErased(
+                workspace_id=WORKSPACE,
+                store_uid=distiller.session_store_uid,
+                actor_id="ana",
+                epoch=epoch,
+                erasure_id=erasure_id,
+            )
+        )
+        return (await announced(memory))[-1].known_epoch
+
+    first, second, repeated, last = (uuid7() for _ in range(4))
+    assert [await erased(1, first), await erased(2, second), await erased(1, first)] == [1, 2, 2]
+    kept = distiller.batch([said("/a.md", "before")], source_epoch=2)
+
+    assert [await erased(1, repeated), await erased(1, repeated), await erased(2, second)] == [3, 3, 3]
+    assert await erased(4, last) == 4
+
+    [refused] = await distiller.send(kept)
+    distiller.source_epoch = 4
+    [fresh] = await distiller.tell(said("/c.md", "after"))
+    assert (refused.outcome, fresh.outcome) == ("erased", "applied")
+
+
 async def test_an_unconfirmed_erasure_is_announced_again(memory: Memory) -> None:
     await erase(memory)
 
@@ -175,6 +223,32 @@ async def test_what_rests_on_an_erased_session_store_alone_goes(memory: Memory) 
         " from actor_stats a left join entries e using (store_uid, actor_id) group by 1, 3, a.store_uid, a.actor_id"
     )
     assert all(row["entry_count"] == row["entries"] and row["total_length"] == row["length"] for row in counted)
+
+
+async def test_what_an_erasure_leaves_comes_back_beside_an_entry_that_has_its_id_by_now(memory: Memory) -> None:
+    """The retirement rests on the erased store alone: without it the entry says again what an agent wrote."""
+    distiller = await Distiller.of(memory)
+    made = await memory.add("ana", "/pets/cat.md", "Has a cat")
+    entry_id = made["name"].rpartition("/")[2]
+    await distiller.tell(said("/pets/cat.md", None, datetime.now(UTC).isoformat(), kind="item"))
+    assert await contents(memory) == []
+    body = {"actor_id": "bo", "path": "/other.md", "content": "Something else"}
+    await memory.ok("POST", memory.url("/entries"), params={"managed_memory_entry_id": entry_id}, json=body)
+
+    await memory.handlers.on_session_actor_erased(
+        SessionActorErased(
+            workspace_id=WORKSPACE,
+            store_uid=distiller.session_store_uid,
+            actor_id="ana",
+            epoch=1,
+            erasure_id=uuid7(),
+        )
+    )
+
+    [back] = await memory.entries("ana")
+    [reused] = await memory.entries("bo")
+    assert (back["content"], reused["content"]) == ("Has a cat", "Something else")
+    assert back["name"] != reused["name"] == made["name"]
 
 
 async def test_a_restored_fact_is_erased_with_what_it_rests_on(memory: Memory) -> None:

@@ -71,6 +71,29 @@ async def test_nothing_is_rewritten_when_one_entry_has_changed_meanwhile(memory:
     assert await statements(memory) == {TEA: "Drinks tea", BREW: "Likes a brew of tea"}
 
 
+async def test_an_entry_that_took_over_an_id_is_not_merged_for_the_one_that_had_it(
+    memory: Memory, distiller: Distiller
+) -> None:
+    session = uuid7()
+    await distiller.tell(tea(session, 1), tea(session, 2, BREW, "Likes a brew of tea"))
+    by_path = {entry.path: entry for entry in (await read(memory, distiller)).entries}
+    brew, kept = by_path[BREW], by_path[TEA]
+    await memory.ok("DELETE", memory.url(f"/entries/{brew.entry_id}"))
+    body = {"actor_id": "ana", "path": "/other.md", "content": "Something else"}
+    await memory.ok("POST", memory.url("/entries"), params={"managed_memory_entry_id": brew.entry_id}, json=body)
+    wanted = Rewrite(
+        replaced=[
+            EntryVersion(entry_id=entry.entry_id, version=entry.version, path=entry.path) for entry in (kept, brew)
+        ],
+        into=[said(TEA, "Likes to drink tea", entry_id=kept.entry_id, expected_version=kept.version, evidence=[])],
+    )
+
+    [outcome] = await distiller.send(distiller.batch([], rewrites=[wanted], ranges=[]))
+
+    assert outcome.outcome == "conflict"
+    assert await statements(memory) == {TEA: "Drinks tea", "/other.md": "Something else"}
+
+
 async def test_a_statement_that_memory_refuses_rewrites_nothing(memory: Memory, distiller: Distiller) -> None:
     session = uuid7()
     await distiller.tell(tea(session, 1), tea(session, 2, BREW, "Likes a brew of tea"))

@@ -118,6 +118,31 @@ async def _is_done(service: SessionService, store: str, erasure: Any) -> bool:
     return bool((await receipt(service, store, erasure))["state"] == "DONE")
 
 
+async def test_a_restored_store_goes_on_after_the_epochs_that_others_know(service: SessionService, store: str) -> None:
+    """Else all that the actor says from now on would pass for what was erased."""
+    erasure = await erase(service, store)
+    uid = await store_uid(service, store)
+
+    async def epoch() -> int:
+        return int(await service.database.fetchval("select epoch from actor_epochs where store_uid = $1", uid))
+
+    facts: dict[str, Any] = {
+        "workspace_id": 1,
+        "store_uid": uid,
+        "actor_id": "ana",
+        "epoch": 1,
+        "erasure_id": erasure["erasure_id"],
+    }
+
+    await publish(service, MemoryActorErased(**facts, known_epoch=3))
+    await publish(service, DistillerActorErased(**facts, known_epoch=2))
+    await until(lambda: _is_done(service, store, erasure))
+
+    assert await epoch() == 3
+    await erase(service, store)
+    assert await epoch() == 4
+
+
 async def test_a_second_erasure_is_legal_and_counts_nothing(service: SessionService, store: str) -> None:
     await service.append(await service.session(store), 1)
 

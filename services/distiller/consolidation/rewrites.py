@@ -54,7 +54,9 @@ def rewrites_of(answer: Rewritings, asked: Overlaps, held: Sequence[RelatedEntry
             into = [_part(slot, replaced[0], by_path, taken) for slot in each.into]
         rewrites.append(
             Rewrite(
-                replaced=[EntryVersion(entry_id=entry.entry_id, version=entry.version) for entry in replaced],
+                replaced=[
+                    EntryVersion(entry_id=entry.entry_id, version=entry.version, path=entry.path) for entry in replaced
+                ],
                 into=into,
             )
         )

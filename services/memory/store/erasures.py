@@ -20,8 +20,8 @@ from libs.chassis.unit_of_work import Tx, UnitOfWork
 from libs.contracts.events import BatchesApplied, DistillerActorErased, MemoryActorErased, SessionActorErased
 from libs.contracts.ids import uuid7
 from services.memory.indexing import Indexing
-from services.memory.store.access import STORE, Forbidden, StoreGone, open_store, open_store_for_batch
-from services.memory.store.epochs import raise_epoch
+from services.memory.store.access import STORE, Forbidden, StoreGone, be_patient, open_store, open_store_for_batch
+from services.memory.store.epochs import raise_epoch, read_epoch
 from services.memory.store.proofs import OF_VERSION
 from services.memory.store.purge import BY_ACTOR_ID, BY_ACTOR_NO
 from services.memory.store.records import ENTRY_COLUMNS, entry_from
@@ -108,9 +108,26 @@ class Erasures:
             raise Forbidden(WRITE)
         return None if row["erasure_id"] is None else _receipt(row)
 
-    async def forget_source(self, tx: Tx, event: SessionActorErased) -> int:
-        """How many versions went, also when asked again. The epoch was raised before, in a transaction of its own: a
-        batch holds the actor's turn while it waits for the epoch, so nobody may hold both the other way round."""
+    async def raise_source_epoch(self, tx: Tx, event: SessionActorErased) -> int:
+        """The actor's epoch in a session store since this erasure: the erasure's own, or the next one where another
+        erasure had that, as when the session store was restored to an older state. A repeat raises nothing.
+
+        In a transaction of its own: a batch holds the actor's turn while it waits for the epoch, so nobody may hold
+        both the other way round.
+        """
+        await be_patient(tx)
+        known: list[asyncpg.Record] = await tx.fetch(
+            "select erasure_id, epoch from erasures where store_uid = $1 and actor_id = $2",
+            event.store_uid,
+            event.actor_id,
+        )
+        if any(row["erasure_id"] == event.erasure_id for row in known):
+            return await read_epoch(tx, event.store_uid, event.actor_id)
+        after = max((row["epoch"] for row in known), default=0)
+        return await raise_epoch(tx, event.store_uid, event.actor_id, max(event.epoch, after + 1))
+
+    async def forget_source(self, tx: Tx, event: SessionActorErased, epoch: int) -> int:
+        """How many versions went, also when asked again; `epoch` is the actor's since then."""
         known: int | None = await tx.fetchval(
             "select removed from erasures where store_uid = $1 and erasure_id = $2", event.store_uid, event.erasure_id
         )
@@ -134,13 +151,22 @@ class Erasures:
             event.store_uid,
             event.erasure_id,
             event.actor_id,
-            event.epoch,
+            epoch,
             removed,
             event.workspace_id,
         )
         return removed
 
     async def confirm(self, tx: Tx, event: DistillerActorErased) -> None:
+        """The distiller is done. The epochs of a store that was restored to an older state go on after those that it
+        gave before; those of a session store are not ours to raise."""
+        await tx.execute(
+            "update actor_epochs set epoch = $3 where store_uid = $1 and actor_id = $2 and epoch < $3"
+            " and exists (select from memory_stores where store_uid = $1)",
+            event.store_uid,
+            event.actor_id,
+            event.known_epoch,
+        )
         await tx.execute(
             "update erasures set distiller_removed = $3"
             " where store_uid = $1 and erasure_id = $2 and distiller_removed is null",

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from libs.chassis.database import Database
 from libs.chassis.unit_of_work import Tx
-from libs.contracts.events import AppliedChange, Change, Rewrite
+from libs.contracts.events import AppliedChange, Change, EntryVersion, Rewrite
 from libs.contracts.limits import REWRITABLE_BYTES
 from libs.contracts.requests import ReadEntries, StoredEntry
 from services.memory.domain import DREAMER, Addition, Entry, Value, change_problem, next_moment
@@ -91,7 +91,7 @@ async def rewrite(tx: Tx, slots: Slots, wanted: Rewrite, now: datetime, max_path
         problem = change_problem(change, max_path_bytes)
         if problem is not None:
             return AppliedChange(outcome="refused", reason=problem)
-    replaced = [slot for each in wanted.replaced if (slot := await _at_version(slots, each.entry_id, each.version))]
+    replaced = [slot for each in wanted.replaced if (slot := await _as_it_was(slots, each))]
     targets = [await slots.at(change.path, None) for change in wanted.into]
     if (
         len(replaced) < len(wanted.replaced)
@@ -114,13 +114,17 @@ async def rewrite(tx: Tx, slots: Slots, wanted: Rewrite, now: datetime, max_path
     return AppliedChange(outcome="applied", entry_id=written[0].entry_id, version=written[0].version)
 
 
-async def _at_version(slots: Slots, entry_id: str, version: int) -> Entry | None:
-    slot = await slots.named(entry_id)
-    return slot if slot is not None and slot.version == version and not slot.value.retired else None
+async def _as_it_was(slots: Slots, decided: EntryVersion) -> Entry | None:
+    slot = await slots.named(decided.entry_id)
+    if slot is None or slot.value.retired or slot.version != decided.version:
+        return None
+    return slot if decided.path in (None, slot.path) else None
 
 
 def _as_decided(change: Change, target: Entry | None) -> bool:
-    return change.expected_version == (None if target is None else target.version)
+    if target is None:
+        return change.expected_version is None
+    return change.expected_version == target.version and change.entry_id in (None, target.entry_id)
 
 
 async def _write(slots: Slots, change: Change, target: Entry | None, at: datetime, recorded_at: datetime) -> Entry:

@@ -161,6 +161,16 @@ class Erasures:
             removed,
         )
 
+    async def raise_epoch(self, tx: Tx, store_uid: UUID, actor_id: str, to: int) -> None:
+        """Of a database restored to an older state, which gives epochs again that others know: what is said from now on
+        must not pass for what was erased."""
+        await tx.execute(
+            "update actor_epochs set epoch = $3 where store_uid = $1 and actor_id = $2 and epoch < $3",
+            store_uid,
+            actor_id,
+            to,
+        )
+
 
 async def _repeat(tx: Tx, repeat_s: float) -> int:
     """Announces again what was not confirmed for that long."""
