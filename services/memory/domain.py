@@ -231,19 +231,23 @@ def value_of(change: Change, slot: Entry | None) -> Value:
 def plan(change: Change, slot: Entry | None, around: Around, at: datetime) -> Plan:
     """What a change does to its slot, given what was held around `at`, the time it was said."""
     if slot is None:
-        if change.op != "set":
+        if change.op == "retire":
             return Plan("gone", reason="the entry does not exist")
-        if change.expected_version is not None:
+        if change.op == "confirm" or change.expected_version is not None:
             return Plan("conflict", reason="the entry does not exist")
         return Plan("applied", [Addition(value_of(change, None), at, is_current=True)], at)
-    if change.op != "set" and slot.value.retired:
+    if change.op == "retire" and slot.value.retired:
         return Plan("gone", reason="the entry is retired")
+    if change.op == "confirm" and slot.value.retired:
+        return Plan("conflict", reason="the entry is retired")  # what was said again is still to be remembered
+    is_as_decided = change.entry_id in (None, slot.entry_id) and change.expected_version == slot.version
     value = value_of(change, slot)
     before = around.before
-    if before is not None and before.value.says_the_same(value):
+    # Whoever confirms says again what the entry said then, not what it says by now.
+    if before is not None and before.value.says_the_same(value) and (change.op != "confirm" or is_as_decided):
         return Plan("confirmed", supports=before.version)
-    if change.expected_version != slot.version:
-        return Plan("conflict", reason=f"the entry is at version {slot.version}")
+    if not is_as_decided:
+        return Plan("conflict", reason=f"the entry is '{slot.entry_id}' at version {slot.version}")
     if change.op == "set" and slot.value.kind == "event" and not slot.value.retired:
         return Plan("refused", reason="an event is never superseded")
     return _insert(value, slot, around, at)

@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 
+from libs.chassis.errors import Contended
 from libs.contracts.events import Change, Evidence, Kind, MemoriesDistilled, Range
-from libs.contracts.ids import uuid7
+from libs.contracts.ids import part_of, uuid7
 from libs.contracts.limits import REPLY_BYTES
 from services.memory.store.batches import CHANGES_TOGETHER, first_together
 from tests.support.memory import Distiller, Memory, day, moment, said
@@ -170,15 +172,66 @@ async def test_a_change_decided_on_another_version_is_a_conflict(memory: Memory,
     assert [entry["content"] for entry in await memory.entries("ana")] == ["Works at Fabrikam"]
 
 
-async def test_what_is_gone_cannot_be_retired_or_confirmed(memory: Memory, distiller: Distiller) -> None:
-    changes = [
-        said("/a.md", None, entry_id="nobody", expected_version=1),
-        said("/a.md", "x", op="confirm", entry_id="nobody", expected_version=1),
+async def test_what_is_gone_need_not_be_retired_and_what_is_said_again_of_it_is_asked_again(
+    memory: Memory, distiller: Distiller
+) -> None:
+    [ended] = await distiller.tell(said("/b.md", "x"))
+    [changed] = await distiller.tell(said("/c.md", "x"))
+    await memory.ok("DELETE", memory.url(f"/entries/{ended.entry_id}"))
+    await distiller.tell(said("/c.md", "Something else", "2025-01-01"), said("/c.md", "Something else", "2026-02-01"))
+    decided: list[tuple[str, dict[str, Any]]] = [
+        ("/a.md", {"entry_id": "nobody", "expected_version": 1}),
+        ("/b.md", {"entry_id": ended.entry_id, "expected_version": 1}),
+        ("/c.md", {"entry_id": changed.entry_id, "expected_version": 1}),
     ]
 
-    outcomes = await distiller.send(distiller.batch(changes))
+    retired = await distiller.send(distiller.batch([said(path, None, **on) for path, on in decided[:2]]))
+    confirmed = await distiller.send(
+        distiller.batch([said(path, None, "2026-03-01", op="confirm", **on) for path, on in decided])
+    )
 
-    assert [outcome.outcome for outcome in outcomes] == ["gone", "gone"]
+    assert [outcome.outcome for outcome in retired] == ["gone", "gone"]
+    assert [outcome.outcome for outcome in confirmed] == ["conflict"] * 3
+    [entry] = await memory.entries("ana")
+    assert [proof["said_at"][:10] for proof in entry["evidence"]] == ["2026-02-01"]
+
+
+@pytest.mark.parametrize("other", ["bo", "ana"])
+async def test_what_is_said_of_an_entry_whose_id_another_has_by_now_finds_its_own_slot(
+    memory: Memory, distiller: Distiller, other: str
+) -> None:
+    tea = "/drinks/tea.md"
+    [made] = await distiller.tell(said(tea, "Drinks tea", kind="item"))
+    await memory.ok("DELETE", memory.url(f"/entries/{made.entry_id}"))
+    body = {"actor_id": other, "path": "/other.md", "content": "Something else"}
+    await memory.ok("POST", memory.url("/entries"), params={"managed_memory_entry_id": made.entry_id}, json=body)
+
+    on_first: dict[str, Any] = {"entry_id": made.entry_id, "expected_version": 1}
+    [ended] = await distiller.send(distiller.batch([said(tea, None, **on_first)]))
+    [said_again] = await distiller.tell(said(tea, "Drinks tea again", "2026-12-31", kind="item"))
+    late = [said(tea, None, **on_first), said(tea, None, op="confirm", **on_first), said(tea, "Drinks", **on_first)]
+    outcomes = await distiller.send(distiller.batch(late))
+
+    assert (ended.outcome, said_again.outcome) == ("gone", "applied")
+    assert said_again.entry_id != made.entry_id
+    assert [outcome.outcome for outcome in outcomes] == ["conflict"] * 3
+    [reused] = [entry for entry in await memory.entries(other) if entry["path"] == "/other.md"]
+    assert (reused["name"].rpartition("/")[2], reused["content"]) == (made.entry_id, "Something else")
+    [told] = [entry for entry in await memory.entries("ana") if entry["path"] == tea]
+    assert told["content"] == "Drinks tea again"
+
+
+async def test_a_batch_that_a_restored_store_lacks_is_applied_where_its_entry_was_made_anew_elsewhere(
+    memory: Memory, distiller: Distiller
+) -> None:
+    batch = distiller.batch([said("/drinks/tea.md", "Drinks tea")])
+    entry_id = str(part_of(batch.batch_id, "/drinks/tea.md"))
+    body = {"actor_id": "bo", "path": "/imported.md", "content": "Drinks tea"}
+    await memory.ok("POST", memory.url("/entries"), params={"managed_memory_entry_id": entry_id}, json=body)
+
+    [outcome] = await distiller.send(batch)
+
+    assert (outcome.outcome, [entry["content"] for entry in await memory.entries("ana")]) == ("applied", ["Drinks tea"])
 
 
 async def test_an_event_is_never_superseded(memory: Memory, distiller: Distiller) -> None:
@@ -384,17 +437,42 @@ async def test_an_actor_whose_turn_somebody_has_delays_no_other(memory: Memory, 
     batches = one_each(distiller, 8)
     held, *others = batches
     async with chassis_of(memory.app).database.transaction() as connection:
-        await connection.execute(
-            "select pg_advisory_xact_lock(hashtextextended($1::uuid::text || ':' || $2::text, 0))",
-            distiller.store_uid,
-            held.actor_id,
-        )
+        await hold_turn(connection, distiller.store_uid, held.actor_id)
         waiting = asyncio.create_task(memory.handlers.on_memories_distilled(held))
         await asyncio.gather(*(memory.handlers.on_memories_distilled(batch) for batch in others))
-        assert not waiting.done()
-    await waiting
+        assert await distiller.answers(held.batch_id) == []
+        with pytest.raises(Contended):
+            await waiting
+    await memory.handlers.on_memories_distilled(held)
 
     assert [len(await distiller.answers(batch.batch_id)) for batch in batches] == [1] * 8
+
+
+async def test_whoever_waits_for_a_turn_gives_up_and_comes_again(memory: Memory, distiller: Distiller) -> None:
+    """As many as there are connections: then all go to others until the messages come again."""
+    held = one_each(distiller, chassis_of(memory.app).settings.database_pool_size)
+    connection = await asyncpg.connect(memory.dsn)
+    try:
+        async with connection.transaction():
+            for batch in held:
+                await hold_turn(connection, distiller.store_uid, batch.actor_id)
+            waiting = [asyncio.create_task(memory.handlers.on_memories_distilled(batch)) for batch in held]
+            await distiller.tell(said("/job.md", "Works at Northwind"))
+            results = await asyncio.gather(*waiting, return_exceptions=True)
+            body = {"actor_id": held[0].actor_id, "path": "/a.md", "content": "x"}
+            refused = await memory.code("POST", memory.url("/entries:put"), json=body)
+    finally:
+        await connection.close()
+
+    assert [type(result) for result in results] == [Contended] * len(held)
+    assert refused == (503, "TEMPORARILY_UNAVAILABLE")
+    assert [entry["content"] for entry in await memory.entries("ana")] == ["Works at Northwind"]
+
+
+async def hold_turn(connection: Any, store_uid: UUID, actor_id: str) -> None:
+    await connection.execute(
+        "select pg_advisory_xact_lock(hashtextextended($1::uuid::text || ':' || $2::text, 0))", store_uid, actor_id
+    )
 
 
 async def test_batches_that_cannot_be_applied_together_are_applied_one_by_one(

@@ -7,14 +7,16 @@ from uuid import UUID
 
 import pytest
 
+from libs.chassis.errors import Contended
 from libs.chassis.housekeeping import run_pass
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import Change, EntryVersion, Evidence, ReplayEnded, Rewrite, SessionActorErased
-from libs.contracts.ids import uuid7
+from libs.contracts.ids import part_of, uuid7
 from libs.contracts.requests import ShadowStore, SwapMemories, WithdrawSwap
 from services.memory.indexing import Indexing
 from services.memory.ranking import FieldWeights
 from services.memory.replays import Replays
+from services.memory.store import swapping
 from services.memory.store.shadows import DROP_LEFT_SHADOWS
 from tests.support.memory import Distiller, Memory, said
 from tests.support.service import WORKSPACE, chassis_of, until
@@ -209,26 +211,37 @@ async def elsewhere(memory: Memory, live: Distiller) -> Distiller:
 
 
 async def test_an_erasure_in_the_session_store_waits_for_a_swap_into_another_store(
-    memory: Memory, replays: Replays, elsewhere: Distiller
+    memory: Memory, replays: Replays, elsewhere: Distiller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shadow = await shadowed(replays, elsewhere)
     await shadow.tell(tea(1))
-    chassis = chassis_of(memory.app)
+    written, may_end = asyncio.Event(), asyncio.Event()
+    note = swapping._note
 
-    async def waiting(count: int) -> None:
-        async def wait() -> bool:
-            return bool(await chassis.database.fetchval(WAITING) == count)
+    async def note_late(*told: Any) -> None:
+        written.set()
+        await may_end.wait()
+        await note(*told)
 
-        await until(wait)
+    async def erase() -> None:
+        while True:  # as often as it takes, as the bus would
+            try:
+                return await memory.handlers.on_session_actor_erased(source_erased(elsewhere))
+            except Contended:
+                continue
 
-    async with asyncio.TaskGroup() as both, chassis.unit_of_work.begin() as tx:
-        await tx.execute("lock table batches in share mode")
-        swapping = both.create_task(swap(replays, elsewhere, shadow, keeps_up=False))
-        await waiting(1)
-        both.create_task(memory.handlers.on_session_actor_erased(source_erased(elsewhere)))
-        await waiting(2)
+    async def is_waiting() -> bool:
+        return bool(await chassis_of(memory.app).database.fetchval(WAITING))
 
-    assert swapping.result() == "swapped"
+    monkeypatch.setattr(swapping, "_note", note_late)
+    async with asyncio.TaskGroup() as both:
+        swapped = both.create_task(swap(replays, elsewhere, shadow, keeps_up=False))
+        await written.wait()
+        both.create_task(erase())
+        await until(is_waiting)
+        may_end.set()
+
+    assert swapped.result() == "swapped"
     assert await memory.entries("ana", store="other") == []
 
 
@@ -320,6 +333,45 @@ async def test_a_swap_of_many_memories_takes_no_statement_for_each(
     )
     assert actor is not None
     assert (actor["entry_count"], actor["count"], round(actor["off"], 6)) == (1200, 1200, 0)
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["of a slot", "of a swap that a restored store lacks"])
+async def test_a_swap_leaves_an_id_to_the_entry_that_has_it_by_now(
+    memory: Memory, replays: Replays, live: Distiller, *, is_known: bool
+) -> None:
+    once = uuid7()
+    taken = str(part_of(once, TEA))
+    if is_known:
+        [made] = await live.tell(tea(1))
+        ended = [Evidence(session_uid=SESSION, positions=[2])]
+        await live.tell(said(TEA, None, "2026-02-01", kind="item", evidence=ended))
+        taken = made.entry_id or ""
+    body = {"actor_id": "bo", "path": "/other.md", "content": "Something else"}
+    await memory.ok("POST", memory.url("/entries"), params={"managed_memory_entry_id": taken}, json=body)
+    shadow = await shadowed(replays, live)
+    await shadow.tell(tea(1, TEA, "Likes tea"), tea(2, BREW, "Likes a brew"), lines=[1, 2])
+
+    assert await swap(replays, live, shadow, swap_id=once, keeps_up=False) == "swapped"
+
+    assert await statements(memory) == {TEA: "Likes tea", BREW: "Likes a brew"}
+    [reused] = await memory.entries("bo")
+    assert (reused["name"].rpartition("/")[2], reused["content"]) == (taken, "Something else")
+
+
+async def test_what_is_said_again_of_a_memory_that_a_swap_retired_meanwhile_is_asked_again(
+    memory: Memory, replays: Replays, live: Distiller
+) -> None:
+    [made] = await live.tell(tea(1))
+    shadow = await shadowed(replays, live)
+    await shadow.tell(tea(1, BREW, "Likes a brew"), lines=[1])
+    on_the_way = tea(2).model_copy(
+        update={"op": "confirm", "statement": None, "entry_id": made.entry_id, "expected_version": made.version}
+    )
+    assert await swap(replays, live, shadow) == "swapped"
+
+    [outcome] = await live.send(live.batch([on_the_way]))
+
+    assert outcome.outcome == "conflict"
 
 
 async def test_nothing_reaches_a_shadow_that_is_over(memory: Memory, replays: Replays, live: Distiller) -> None:

@@ -109,12 +109,11 @@ class Batches:
         problem = change_problem(change, self._max_path_bytes)
         if problem is not None:
             return AppliedChange(outcome="refused", entry_id=change.entry_id, reason=problem)
-        slot = await _slot(slots, change)
-        if slot is not None and change.op == "set" and slot.path != change.path:
-            return outcome(Plan("refused", reason="path is not the path of the entry"), slot, None)
+        # By its path, which is its own for ever: its id may be another entry's by now.
+        slot = await slots.at(change.path, None)
         if slot is not None and slot.entry_uid in written:
             # Decided before this batch's own first change of the slot: it follows on that one.
-            change = change.model_copy(update={"expected_version": slot.version})
+            change = change.model_copy(update={"entry_id": slot.entry_id, "expected_version": slot.version})
         recorded_at = next_moment(now, slot)
         # Nothing is true before it is known: a clock that runs ahead must not outlive later words.
         at = min(in_utc(change.said_at), recorded_at)
@@ -133,14 +132,6 @@ class Batches:
         return outcome(planned, entry, entry.last_version - len(planned.add) + 1)
 
 
-async def _slot(slots: Slots, change: Change) -> Entry | None:
-    if change.entry_id is not None:
-        named = await slots.named(change.entry_id)
-        if named is not None or change.op != "set":
-            return named
-    return await slots.at(change.path, None)
-
-
 async def _write(
     slots: Slots,
     slot: Entry | None,
@@ -154,7 +145,7 @@ async def _write(
     if slot is None:
         first = planned.add[0]
         # The same id when it is applied again to a restored database: later batches name the entry by it.
-        entry_id = str(part_of(batch_id, change.path))
+        entry_id = await slots.free_id(str(part_of(batch_id, change.path)))
         return await slots.create(
             entry_id,
             change.path,

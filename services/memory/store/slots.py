@@ -23,6 +23,7 @@ from services.memory.domain import (
 )
 from services.memory.indexing import Indexing
 from services.memory.store.access import OpenStore
+from services.memory.store.names import free_ids
 from services.memory.store.postings import reindex
 from services.memory.store.proofs import Proof, carry, move, support
 from services.memory.store.records import ENTRY_COLUMNS, VERSION_COLUMNS, entry_from, version_from
@@ -144,6 +145,11 @@ class Slots:
         )
         return None if row is None else version_from(row)
 
+    async def free_id(self, wanted: str) -> str:
+        """For an entry that is about to be there: this id, or a new one where another entry has it."""
+        [entry_id] = await free_ids(self._tx, self.store_uid, [wanted])
+        return entry_id
+
     async def create(
         self,
         entry_id: str | None,
@@ -184,9 +190,12 @@ class Slots:
     ) -> Entry:
         """A further version of a slot, which rests on `proofs`.
 
-        `entry_id` names it anew, for a retired slot that becomes a new entry. `carries`: the version whose words it
-        repeats, so that it rests on the same evidence and is erased with it.
+        `entry_id` names it anew, for a retired slot that becomes a new entry; without it the slot comes back under its
+        id, if that is free. `carries`: the version whose words it repeats, so that it rests on the same evidence and is
+        erased with it.
         """
+        if entry_id is None and slot.value.retired and addition.is_current and not addition.value.retired:
+            entry_id = await self.free_id(slot.entry_id)
         entry = replace(
             with_version(slot, recorded_at, holds_since),
             entry_id=entry_id or slot.entry_id,
@@ -231,7 +240,10 @@ class Slots:
             await self._rows.drop(slot)
             return None
         last = told[-1]
-        entry = replace(slot, version=last.version, value=last.value, valid_from=holds_since(told))
+        entry_id = slot.entry_id
+        if slot.value.retired and not last.value.retired:
+            entry_id = await self.free_id(entry_id)
+        entry = replace(slot, entry_id=entry_id, version=last.version, value=last.value, valid_from=holds_since(told))
         is_derived = rows[-1]["is_derived"]
         await self._rows.save(entry, last.valid_from, slot.last_recorded_at, is_derived=is_derived, is_there=True)
         return entry

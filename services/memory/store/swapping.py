@@ -18,6 +18,7 @@ from services.memory.indexing import Indexing
 from services.memory.store.access import OpenStore, open_store_for_batch
 from services.memory.store.epochs import hold_epoch, raise_epoch, read_epoch
 from services.memory.store.many import Saved, save_all
+from services.memory.store.names import free_ids
 from services.memory.store.proofs import GIVEN, INSERT_EVIDENCE
 from services.memory.store.records import ENTRY_COLUMNS, entry_from
 from services.memory.store.rewriting import LAST_SAID, NEXT_MOMENT
@@ -88,7 +89,9 @@ async def swap(tx: Tx, indexing: Indexing, wanted: SwapMemories, now: datetime) 
         for slot, last_said in ours
         if slot.entry_uid in retold and slot.path not in made and not slot.value.retired
     ]
-    await save_all(tx, slots, writer, indexing, [saved for saved, _ in written if isinstance(saved, Saved)] + retired)
+    there = {slot.path for slot, _ in ours if not slot.value.retired}
+    saved = await _under_free_ids(tx, wanted, [saved for saved, _ in written if isinstance(saved, Saved)], there)
+    await save_all(tx, slots, writer, indexing, saved + retired)
     await _inherit(tx, wanted, [(saved.entry if isinstance(saved, Saved) else saved, told) for saved, told in written])
     await _note(tx, wanted)
     return MemoriesSwapped(outcome="swapped")
@@ -234,6 +237,14 @@ def _written(wanted: SwapMemories, told: Entry, known: Told | None, now: datetim
     recorded_at = next_moment(now, slot)
     at = min(max(told.valid_from, last_said + NEXT_MOMENT), recorded_at)
     return Saved(made_current(with_version(slot, recorded_at, at), told.value), at)
+
+
+async def _under_free_ids(tx: Tx, wanted: SwapMemories, saved: list[Saved], there: set[str]) -> list[Saved]:
+    """Those at paths where nothing is now come under ids that no other entry has."""
+    coming = [each.entry for each in saved if each.entry.path not in there]
+    ids = await free_ids(tx, wanted.store_uid, [entry.entry_id for entry in coming])
+    named = {entry.path: replace(entry, entry_id=entry_id) for entry, entry_id in zip(coming, ids, strict=True)}
+    return [replace(each, entry=named.get(each.entry.path, each.entry)) for each in saved]
 
 
 def _retired(slot: Entry, last_said: datetime, now: datetime) -> Saved:
