@@ -1,10 +1,12 @@
 """Messages that a consumer gave up on, kept for 30 days with the reason. One call sends one round again.
 
 A redrive keeps the `event_id`, so that the consumer's own key still holds, and takes a new message id, so that the
-broker does not drop it as a repeat. Payloads are never shown; erasure reaches them.
+broker does not drop it as a repeat. What a service parked of its own sending, it may do anew instead. Payloads are
+never shown; erasure reaches them.
 """
 
 import json
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -24,6 +26,10 @@ PARK = (
 )
 
 
+# Does anew what a payload asks for, in the transaction that unparks it.
+Redrive = Callable[[Tx, str], Awaitable[None]]
+
+
 class ParkedMessage(BaseModel):
     parked_id: UUID
     subject: str
@@ -38,6 +44,11 @@ class ParkedMessage(BaseModel):
 class ParkedMessages:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._redrives: dict[str, Redrive] = {}
+
+    def redrive_with(self, subject: str, redrive: Redrive) -> None:
+        """How messages of a subject are redriven; what it raises leaves the message parked."""
+        self._redrives[subject] = redrive
 
     async def park(self, subject: str, payload: bytes, reason: str, attempts: int) -> None:
         await self._database.write(PARK, *_row(subject, payload, reason, attempts))
@@ -69,7 +80,7 @@ class ParkedMessages:
         return [ParkedMessage(**row) for row in rows]
 
     async def redrive(self, workspace_id: int, parked_id: UUID) -> None:
-        """Moves the message to the outbox, in one transaction."""
+        """Moves the message to the outbox, or does what is done for its subject, in one transaction."""
         async with self._database.transaction() as connection:
             row = await connection.fetchrow(
                 "delete from parked_messages where parked_id = $1 and (workspace_id = $2 or workspace_id is null)"
@@ -79,7 +90,14 @@ class ParkedMessages:
             )
             if row is None:
                 raise _absent(parked_id)
-            await insert(connection, [OutboxRow(uuid7(), row["subject"], bytes(row["payload"]).decode())])
+            payload = bytes(row["payload"]).decode()
+            redrive = self._redrives.get(row["subject"])
+            tx = Tx(connection)
+            if redrive is None:
+                tx.emitted.append(OutboxRow(uuid7(), row["subject"], payload))
+            else:
+                await redrive(tx, payload)
+            await insert(connection, tx.emitted)
 
     async def drop(self, workspace_id: int, parked_id: UUID) -> None:
         """Deletes the message for good. One that names no workspace may be anybody's, and leaves by its age only."""

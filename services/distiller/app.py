@@ -22,6 +22,7 @@ from services.distiller.distil import Distiller
 from services.distiller.extraction import Extractor
 from services.distiller.handlers import Handlers, Unanswered
 from services.distiller.lanes import LaneWorkers
+from services.distiller.leftovers import Leftovers
 from services.distiller.llm import Models
 from services.distiller.metrics import Metrics
 from services.distiller.paid import PaidAnswers
@@ -76,11 +77,15 @@ def build(
     workers = LaneWorkers(settings, leases, distiller, counted)
     runner = Runner(settings, runs, pipelines, workers, unit_of_work, creators, bus.ask)
     replays, actors = Replays(chassis.database), ReplayActors(chassis.database)
-    restored = Restored(lanes, batches, actors, unit_of_work, chassis.relay, bus.ask)
+    leftovers = Leftovers(lanes, chassis.parked)
+    chassis.parked.redrive_with(events.MemoriesDistilled.subject, leftovers.redrive)
+    restored = Restored(lanes, batches, actors, leftovers, unit_of_work, chassis.relay, bus.ask)
     sweeper = Sweeper(settings, pipelines, lanes, workers, bus.ask, restored, counted)
     replayer = Replayer(settings.replay_actors, replays, actors, pipelines, workers, unit_of_work, creators, bus.ask)
     unanswered = Unanswered(batches, unit_of_work, counted, settings.unanswered_after_s)
-    handlers = Handlers(pipelines, lanes, batches, replays, Erasures(), workers, chassis.parked, unit_of_work, counted)
+    handlers = Handlers(
+        pipelines, lanes, batches, replays, Erasures(), leftovers, workers, chassis.parked, unit_of_work, counted
+    )
 
     bus.consume(events.ItemsAppended, handlers.on_items_appended)
     bus.consume(events.BatchesApplied, handlers.on_batches_applied)

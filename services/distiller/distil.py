@@ -137,6 +137,6 @@ class Distiller:
         )
         row = OutboxRow.of(event)
         more = not question.complete
-        if not await self._batches.emit(lease, event, row, more=more, again_left=question.again_left):
+        if not await self._batches.emit(lease, event, row, more=more, again_taken=question.again_taken):
             raise Fenced
         self._relay.offer([row])

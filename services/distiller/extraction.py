@@ -86,7 +86,8 @@ class _Progress:
     def read(self, question: Question) -> None:
         reached = question.ranges[0]
         self.after, self.complete = reached.through, question.complete
-        self.again = question.again_left.get(reached.session_uid, [])
+        taken = question.again_taken[reached.session_uid]
+        self.again = [position for position in self.again if position not in taken]
 
     def find(self, change: Change, entry_id: str | None = None) -> None:
         """What a line says that is asked about again, it says once."""

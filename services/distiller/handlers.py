@@ -8,7 +8,6 @@ from libs.chassis.parked import ParkedMessages
 from libs.chassis.unit_of_work import Tx, UnitOfWork
 from libs.contracts.events import (
     BatchesApplied,
-    Change,
     DistillerActorErased,
     ItemsAppended,
     MemoriesDistilled,
@@ -20,11 +19,10 @@ from libs.contracts.events import (
 )
 from libs.contracts.ids import uuid7
 from libs.contracts.requests import HastenLane, LaneHastened
-from services.distiller.domain import AGAIN_LIMIT
 from services.distiller.lanes import LaneWorkers
+from services.distiller.leftovers import Leftovers, is_left, left_of
 from services.distiller.metrics import Metrics
 from services.distiller.store import Batches, Erasures, Lanes, Mark, Pipelines, Replays
-from services.distiller.store.batches import Emitted
 
 STORE_DELETED = "NOT_FOUND: the {} store was deleted; another needs a pipeline of its own"
 
@@ -37,6 +35,7 @@ class Handlers:
         batches: Batches,
         replays: Replays,
         erasures: Erasures,
+        leftovers: Leftovers,
         workers: LaneWorkers,
         parked: ParkedMessages,
         unit_of_work: UnitOfWork,
@@ -47,6 +46,7 @@ class Handlers:
         self._batches = batches
         self._replays = replays
         self._erasures = erasures
+        self._leftovers = leftovers
         self._workers = workers
         self._parked = parked
         self._unit_of_work = unit_of_work
@@ -67,46 +67,23 @@ class Handlers:
             self._workers.due_in(due_in_s)
 
     async def on_batches_applied(self, event: BatchesApplied) -> None:
-        """Memory has the batch: its lane goes on. A repeated answer finds the batch settled and changes nothing."""
+        """Memory has the batch: its lane goes on. A repeated answer finds the batch settled and changes nothing.
+
+        A batch that is unknown was erased, or will be distilled again.
+        """
         outcomes = event.model_dump_json(include={"outcomes"})
         changed = sum(applied.outcome == "applied" for applied in event.outcomes)
-        if any(applied.outcome in ("conflict", "refused") for applied in event.outcomes):
-            await self._settle_with_leftovers(event, outcomes, changed)
+        if any(map(is_left, event.outcomes)):
+            async with self._unit_of_work.begin() as tx:
+                sent = await self._batches.settle_in(tx, event.store_uid, event.batch_id, outcomes, changed)
+                if sent is not None:
+                    batch = MemoriesDistilled.model_validate_json(sent.event)
+                    await self._leftovers.keep(tx, batch, left_of(batch, event.outcomes))
             self._workers.due_in(0)
         elif await self._batches.settle(event.store_uid, event.batch_id, outcomes, changed):
             self._workers.due_in(0)
         for applied in event.outcomes:
             self._metrics.outcomes.labels(applied.outcome).inc()
-
-    async def _settle_with_leftovers(self, event: BatchesApplied, outcomes: str, changed: int) -> None:
-        """Conflicting changes are asked again, a few times; what is refused is parked with the reason.
-
-        A rewrite that comes too late has lost nothing: the entries are as they were.
-        """
-        async with self._unit_of_work.begin() as tx:
-            batch = await self._batches.settle_in(tx, event.store_uid, event.batch_id, outcomes, changed)
-            if batch is None:
-                return
-            distilled = MemoriesDistilled.model_validate_json(batch.event)
-            for change, applied in zip(distilled.changes, event.outcomes, strict=False):
-                reason = applied.reason or "refused" if applied.outcome == "refused" else None
-                if applied.outcome == "conflict" and not await self._asked_again(tx, batch, change):
-                    reason = f"conflict, {AGAIN_LIMIT} times"
-                if reason is not None:
-                    only = distilled.model_copy(
-                        update={"batch_id": uuid7(), "event_id": uuid7(), "changes": [change], "ranges": []}
-                    )
-                    await self._parked.park_in(tx, only.subject, only.model_dump_json().encode(), reason, 1)
-
-    async def _asked_again(self, tx: Tx, batch: Emitted, change: Change) -> bool:
-        """Whether all the lines of a conflicting change will be asked once more."""
-        again = [
-            await self._lanes.ask_again(
-                tx, batch.pipeline_uid, batch.actor_id, evidence.session_uid, evidence.positions, AGAIN_LIMIT
-            )
-            for evidence in change.evidence
-        ]
-        return all(again)
 
     async def on_session_deleted(self, event: SessionDeleted) -> None:
         async with self._unit_of_work.begin() as tx:

@@ -56,7 +56,7 @@ class Reader:
         return Question(
             lines=portion.without_echoes(related.entries).lines,
             ranges=portion.ranges,
-            again_left=portion.again_left,
+            again_taken=portion.again_taken,
             complete=portion.complete,
             oldest_appended_at=portion.oldest_appended_at,
             related=related.entries,

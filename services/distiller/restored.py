@@ -4,7 +4,7 @@
   beginning, for nobody knows which of its positions are the old ones; what memory has of them is only confirmed.
 - memory: the settled batches that it lacks are applied again, in their order. So are the swaps of replays: what each
   was made of is gathered once more, in a shadow of its own. One that comes too late, for more is distilled by now, is
-  left out: it would bring back what has changed since.
+  left out: it would bring back what has changed since. So is one of which memory takes less than it did.
 - distiller: the sweep finds what is known no more; what memory has already, a repeat only confirms.
 """
 
@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from libs.chassis.outbox import OutboxRow, Relay
 from libs.chassis.unit_of_work import UnitOfWork
-from libs.contracts.events import Change, MemoriesDistilled, Range, ReplayEnded
+from libs.contracts.events import MemoriesDistilled, Range, ReplayEnded
 from libs.contracts.ids import uuid7
 from libs.contracts.requests import (
     ApplyBatch,
@@ -36,7 +36,8 @@ from libs.contracts.requests import (
     SwapMemories,
     Transcript,
 )
-from services.distiller.domain import AGAIN_LIMIT, Pipeline, batch_of
+from services.distiller.domain import Pipeline, batch_of
+from services.distiller.leftovers import Left, Leftovers, left_of
 from services.distiller.store import Batches, Lanes, ReplayActors
 from services.distiller.store.batches import Settled
 
@@ -67,6 +68,7 @@ class Restored:
         lanes: Lanes,
         batches: Batches,
         actors: ReplayActors,
+        leftovers: Leftovers,
         unit_of_work: UnitOfWork,
         relay: Relay,
         ask: Ask,
@@ -74,6 +76,7 @@ class Restored:
         self._lanes = lanes
         self._batches = batches
         self._actors = actors
+        self._leftovers = leftovers
         self._unit_of_work = unit_of_work
         self._relay = relay
         self._ask = ask
@@ -127,7 +130,7 @@ class Restored:
             if settled.batch_id in lacking:
                 match SENT.validate_json(settled.event):
                     case MemoriesDistilled() as batch:
-                        await self._apply(batch)
+                        await self._apply(batch, settled.outcomes)
                     case SwapMemories() as swap:
                         late += not await self._swap(workspace_id, swap)
         through = (page[-1].settled_at, page[-1].batch_id) if len(page) == limit else None
@@ -154,39 +157,29 @@ class Restored:
         if made.gone:
             return True
         try:
-            for event in await self._actors.gathered(swap.swap_id):
-                batch = MemoriesDistilled.model_validate_json(event)
+            is_whole = True
+            for sent, before in await self._actors.gathered(swap.swap_id):
+                batch = MemoriesDistilled.model_validate_json(sent)
                 again = batch.model_copy(update={"store_uid": shadow_uid, "memory_epoch": 0})
-                await self._ask(ApplyBatch(batch=again), BatchApplied, timeout_s=APPLY_TIMEOUT_S)
-            swapped: MemoriesSwapped = await self._ask(
-                swap.model_copy(update={"shadow_uid": shadow_uid}), MemoriesSwapped, timeout_s=SWAP_TIMEOUT_S
-            )
+                is_whole &= not await self._left(again, before)
+            if is_whole:
+                swapped: MemoriesSwapped = await self._ask(
+                    swap.model_copy(update={"shadow_uid": shadow_uid}), MemoriesSwapped, timeout_s=SWAP_TIMEOUT_S
+                )
+                is_whole = swapped.outcome != "behind"
         finally:
             async with self._unit_of_work.begin() as tx:
                 tx.emit(ReplayEnded(workspace_id=workspace_id, store_uid=shadow_uid))
-        return swapped.outcome != "behind" or not await self._actors.is_newest(swap.swap_id)
+        return is_whole or not await self._actors.is_newest(swap.swap_id)
 
-    async def _apply(self, batch: MemoriesDistilled) -> None:
+    async def _apply(self, batch: MemoriesDistilled, before: str | None) -> None:
         """One after the other: each batch was decided on what the one before had written."""
-        applied: BatchApplied = await self._ask(ApplyBatch(batch=batch), BatchApplied, timeout_s=APPLY_TIMEOUT_S)
-        conflicts = [
-            change
-            for change, result in zip(batch.changes, applied.outcomes, strict=False)
-            if result.outcome == "conflict"
-        ]
-        if conflicts:
-            await self._ask_again(batch, conflicts)
+        if left := await self._left(batch, before):
+            async with self._unit_of_work.begin() as tx:
+                await self._leftovers.keep(tx, batch, left)
 
-    async def _ask_again(self, batch: MemoriesDistilled, changes: Sequence[Change]) -> None:
-        """Somebody wrote these slots since: their lines are distilled once more, on what is there now."""
-        async with self._unit_of_work.begin() as tx:
-            for change in changes:
-                for evidence in change.evidence:
-                    await self._lanes.ask_again(
-                        tx,
-                        batch.pipeline_uid,
-                        batch.actor_id,
-                        evidence.session_uid,
-                        evidence.positions,
-                        AGAIN_LIMIT,
-                    )
+    async def _left(self, batch: MemoriesDistilled, before: str | None) -> list[Left]:
+        """Has a batch applied; returns what is left over, without what was when memory answered `before`."""
+        applied: BatchApplied = await self._ask(ApplyBatch(batch=batch), BatchApplied, timeout_s=APPLY_TIMEOUT_S)
+        known = [] if before is None else BatchApplied.model_validate_json(before).outcomes
+        return left_of(batch, applied.outcomes, known)

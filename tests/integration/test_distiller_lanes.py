@@ -15,6 +15,7 @@ from libs.contracts.ids import uuid7
 from services.distiller.domain import Fenced, Lease, Pipeline, Question
 from services.distiller.store import Batches, Leases
 from services.distiller.store.erasures import purge_gone_stores
+from services.distiller.store.usage import Spent
 from tests.support.distiller import DistillerStore, distiller_store
 from tests.support.servers import PostgresServer
 from tests.support.service import until
@@ -33,9 +34,22 @@ async def leased(store: DistillerStore, lease_s: float = 30) -> Lease:
     return lease
 
 
-async def hand_over(store: DistillerStore, of: Pipeline, lease: Lease, through: int, *, more: bool = False) -> bool:
+def session_of(store: DistillerStore, of: Pipeline, actor: str) -> UUID:
+    """The uid of the actor's session `s1`."""
+    return store.sessions[of.session_store_uid, actor, "s1"]
+
+
+async def hand_over(
+    store: DistillerStore,
+    of: Pipeline,
+    lease: Lease,
+    through: int,
+    *,
+    more: bool = False,
+    again_taken: Sequence[int] = (),
+) -> bool:
     """Commits a batch of the actor's session `s1` up to a position; False when the lease was lost."""
-    session = store.sessions[of.session_store_uid, lease.actor_id, "s1"]
+    session = session_of(store, of, lease.actor_id)
     batch_id = uuid7()
     event = MemoriesDistilled(
         event_id=batch_id,
@@ -52,7 +66,7 @@ async def hand_over(store: DistillerStore, of: Pipeline, lease: Lease, through: 
         ranges=[Range(session_uid=session, session_id="s1", after=0, through=through)],
         changes=[],
     )
-    return await store.batches.emit(lease, event, OutboxRow.of(event), more=more, again_left={})
+    return await store.batches.emit(lease, event, OutboxRow.of(event), more=more, again_taken={session: [*again_taken]})
 
 
 async def settle(store: DistillerStore, of: Pipeline, actor: str) -> None:
@@ -268,20 +282,135 @@ async def test_a_batch_is_told_and_covered_or_nothing_happens(store: DistillerSt
     assert await store.database.fetchval("select event from batches"), "kept, should memory be restored to before it"
 
 
-async def test_lines_in_conflict_are_asked_again_three_times_and_no_more(store: DistillerStore) -> None:
+async def ask_again(
+    store: DistillerStore, of: Pipeline, *positions: int, limit: int | None = 3, after: UUID | None = None
+) -> set[int]:
+    """Has lines of ana's session asked again, once a batch is settled; returns those that will be."""
+    session = session_of(store, of, "ana")
+    async with store.unit_of_work.begin() as tx:
+        if after is not None:
+            assert await store.batches.settle_in(tx, of.memory_store_uid, after, "[]", changed=1)
+        lines = [(session, position) for position in positions]
+        return (await store.lanes.ask_again(tx, of.pipeline_uid, "ana", lines, limit)).get(session, set())
+
+
+async def to_be_asked_again(store: DistillerStore) -> list[int]:
+    found: list[int] = await store.database.fetchval("select again from lane_sessions")
+    return found
+
+
+async def test_a_line_in_conflict_is_asked_again_three_times_and_no_more(store: DistillerStore) -> None:
     pipeline = await store.pipeline()
     await store.lanes.mark([store.mark(pipeline, "ana", 3)])
-    session = store.sessions[pipeline.session_store_uid, "ana", "s1"]
     asked = []
 
     for _ in range(4):
-        await hand_over(store, pipeline, await leased(store), 3)
-        batch = await pending(store, pipeline, "ana")
-        async with store.unit_of_work.begin() as tx:
-            assert await store.batches.settle_in(tx, pipeline.memory_store_uid, batch, "[]", changed=1)
-            asked.append(await store.lanes.ask_again(tx, pipeline.pipeline_uid, "ana", session, [2], 3))
+        await hand_over(store, pipeline, await leased(store), 3, again_taken=await to_be_asked_again(store))
+        asked.append(await ask_again(store, pipeline, 2, after=await pending(store, pipeline, "ana")))
 
-    assert asked == [True, True, True, False]
+    assert asked == [{2}, {2}, {2}, set()]
+    assert await ask_again(store, pipeline, 2) == {2}, "whoever has it distilled anew has it so from the beginning"
+
+
+async def test_each_line_in_conflict_is_counted_by_itself_and_anew_once_an_answer_left_it_alone(
+    store: DistillerStore,
+) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 9)])
+    conflicts = [(1, 2, 3, 4, 5), (1, 2), (1,), (6, 7), (8,), (9,), (1,)]
+    asked = []
+
+    for positions in conflicts:
+        await hand_over(store, pipeline, await leased(store), 9, again_taken=await to_be_asked_again(store))
+        asked.append(await ask_again(store, pipeline, *positions, after=await pending(store, pipeline, "ana")))
+
+    assert asked == [set(positions) for positions in conflicts]
+
+
+async def test_lines_that_are_redriven_are_asked_again_however_often_they_were(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 3)])
+    await hand_over(store, pipeline, await leased(store), 3)
+    await settle(store, pipeline, "ana")
+    for _ in range(3):
+        await ask_again(store, pipeline, 2)
+
+    assert await ask_again(store, pipeline, 2, 3, limit=None) == {2, 3}
+
+    assert [await ask_again(store, pipeline, 2, 3) for _ in range(2)] == [{2, 3}] * 2, "and counted anew"
+
+
+async def test_nothing_is_asked_again_of_a_session_that_is_gone_or_of_an_actor_who_is_erased(
+    store: DistillerStore,
+) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 3)])
+    async with store.unit_of_work.begin() as tx:
+        await store.erasures.forget_session(tx, session_of(store, pipeline, "ana"))
+
+    assert await ask_again(store, pipeline, 2) == set()
+
+    async with store.unit_of_work.begin() as tx:
+        await store.erasures.forget_said(tx, pipeline.session_store_uid, "ana")
+    assert await ask_again(store, pipeline, 2) == set()
+
+
+async def test_a_parked_lane_is_not_woken_to_ask_again(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 3)])
+    await store.leases.put_off(await leased(store), 3600, reason="not JSON", attempts=6, parked=True)
+
+    assert await ask_again(store, pipeline, 2) == {2}
+
+    assert await due_actors(store) == set()
+
+
+async def test_what_is_to_be_asked_again_since_a_worker_read_its_lines_outlives_its_batch(
+    store: DistillerStore,
+) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 3)])
+    await hand_over(store, pipeline, await leased(store), 3)
+    await ask_again(store, pipeline, 1, after=await pending(store, pipeline, "ana"))
+    lease = await leased(store)
+    [read] = await store.leases.behind(lease, 20)
+    await ask_again(store, pipeline, 2)  # as a repair does meanwhile
+
+    assert await hand_over(store, pipeline, lease, 3, again_taken=read.again)
+    await settle(store, pipeline, "ana")
+
+    assert await to_be_asked_again(store) == [2]
+    assert await due_actors(store) == {"ana"}
+
+
+async def test_a_paid_answer_takes_no_more_lines_than_it_was_asked_about(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 3)])
+    await hand_over(store, pipeline, await leased(store), 3)
+    await ask_again(store, pipeline, 1, after=await pending(store, pipeline, "ana"))
+    session, batch_id = session_of(store, pipeline, "ana"), uuid7()
+    asked = Question(
+        lines=[],
+        ranges=[Range(session_uid=session, session_id="s1", after=3, through=3)],
+        complete=True,
+        oldest_appended_at=None,
+        related=[],
+        source_epoch=0,
+        memory_epoch=0,
+        again_taken={session: [1]},
+    )
+    await store.answers.asked(await leased(store, lease_s=0), pipeline, batch_id, asked)
+    async with store.unit_of_work.begin() as tx:
+        await store.answers.answered(tx, batch_id, "{}", Spent("scripted", "answered"))
+    await ask_again(store, pipeline, 2)
+
+    successor = await leased(store)
+    kept = await store.answers.kept(successor)
+    assert kept is not None
+    assert isinstance(kept.question, Question)
+    await hand_over(store, pipeline, successor, 3, again_taken=kept.question.again_taken[session])
+
+    assert await to_be_asked_again(store) == [2]
 
 
 async def test_a_sweep_that_died_or_failed_begins_again_where_it_began(store: DistillerStore) -> None:
@@ -329,7 +458,6 @@ async def test_an_erasure_takes_the_lease_so_that_no_line_is_kept_after_it(store
     question = Question(
         lines=[],
         ranges=[],
-        again_left={},
         complete=True,
         oldest_appended_at=None,
         related=[],

@@ -111,6 +111,7 @@ async def system(
     *,
     models: Models | Callable[[], Models] | None = None,
     distiller_settings: dict[str, Any] | None = None,
+    memory_settings: dict[str, Any] | None = None,
     replicas: int = 1,
     wait_for_bus: bool = True,
 ) -> AsyncIterator[System]:
@@ -122,6 +123,7 @@ async def system(
         }
         common: dict[str, Any] = {"nats_url": nats.url, "key_dir": keys.directory, "housekeeping_interval_s": 3600}
         own = {service: common | {"database_url": dsn} for service, dsn in dsns.items()}
+        of_memory = MemorySettings(**own["memory"] | (memory_settings or {}))
         of_distiller = DistillerSettings(**own["distiller"] | (distiller_settings or {}))
 
         def distilling() -> FastAPI:
@@ -129,7 +131,7 @@ async def system(
 
         apps = {
             "session": [session.build(SessionSettings(**own["session"]))],
-            "memory": [memory.build(MemorySettings(**own["memory"])) for _ in range(replicas)],
+            "memory": [memory.build(of_memory) for _ in range(replicas)],
             "distiller": [distilling() for _ in range(replicas)],
         }
         running = [app for each in apps.values() for app in each]

@@ -142,7 +142,7 @@ def test_a_conflict_that_did_not_fit_is_kept_for_the_next_portion() -> None:
 
     taken.add(behind(after=4, wanted=5, again=(2, 3)), transcript(*(line(n) for n in range(1, 6))))
 
-    assert taken.again_left == {SESSION: [3]}
+    assert taken.again_taken == {SESSION: [2]}
     assert (taken.ranges[0].through, taken.complete) == (4, False)
 
 
@@ -151,7 +151,7 @@ def test_a_conflict_beyond_what_was_read_is_kept_for_the_next_portion() -> None:
 
     taken.add(behind(after=40, wanted=40, again=(5, 40)), transcript(line(5), through=22))
 
-    assert taken.again_left == {SESSION: [40]}
+    assert taken.again_taken == {SESSION: [5]}
     assert not taken.complete
 
 
@@ -161,7 +161,7 @@ def test_a_line_of_a_conflict_that_is_gone_is_asked_for_no_more() -> None:
     taken.add(behind(after=40, wanted=40, again=(5,)), transcript(line(6), through=22))
 
     taken.check_progress()
-    assert (taken.again_left, taken.ranges[0].through) == ({}, 40)
+    assert (taken.again_taken, taken.ranges[0].through) == ({SESSION: [5]}, 40)
 
 
 def test_a_portion_that_would_move_nothing_is_a_failure_of_the_lane() -> None:

@@ -32,7 +32,8 @@ class BatchesRepaired(BaseModel):
     batches: int
     applied_again: int = Field(description="Settled batches and swaps of replays that the memory service had lost.")
     left_out: int = Field(
-        description="Swaps that come too late, for more is distilled by now: replay those actors again."
+        description="Swaps that come too late, for more is distilled by now, or of which memory takes less than it did:"
+        " replay those actors again."
     )
     next_page_token: str | None = None
 

@@ -192,6 +192,6 @@ class Consolidator:
             rewrites=rewrites,
         )
         row = OutboxRow.of(event)
-        if not await self._batches.emit(lease, event, row, more=True, again_left={}):
+        if not await self._batches.emit(lease, event, row, more=True, again_taken={}):
             raise Fenced
         self._relay.offer([row])

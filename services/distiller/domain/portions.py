@@ -33,7 +33,7 @@ class Portion:
     evidence_lines: int = 0
     complete: bool = True
     moved: bool = False
-    again_left: dict[UUID, list[int]] = field(default_factory=dict)
+    again_taken: dict[UUID, list[int]] = field(default_factory=dict)
     oldest_appended_at: datetime | None = None
 
     @property
@@ -44,6 +44,7 @@ class Portion:
         """Takes what still fits of a session. A session that is gone counts as distilled."""
         if transcript.gone:
             self.ranges.append(self._range(behind, behind.wanted))
+            self.again_taken[behind.session_uid] = list(behind.again)
             self.moved = True
             return
         through = transcript.read_through
@@ -61,8 +62,7 @@ class Portion:
                 left = [position for position in behind.again if position >= line.position]
                 break
             self._take(behind, line, _cut(_readable(line), self.max_tokens * CHARS_PER_TOKEN), context=False)
-        if left:
-            self.again_left[behind.session_uid] = left
+        self.again_taken[behind.session_uid] = [position for position in behind.again if position not in left]
         self.ranges.append(self._range(behind, max(through, behind.after)))
         self.moved |= through > behind.after or len(left) < len(behind.again)
         self.complete &= through >= min(behind.wanted, transcript.last_position) and not left

@@ -26,17 +26,18 @@ class Question(BaseModel):
     """All that a distillation asks about, which its answer is checked against, also by another worker after a crash.
 
     `related` are all the entries that there are at the paths in `looked_up`, and others.
+    `again_taken`: of the lines that were to be asked again, those that now are.
     """
 
     lines: list[Numbered]
     ranges: list[Range]
-    again_left: dict[UUID, list[int]]
     complete: bool
     oldest_appended_at: datetime | None
     related: list[RelatedEntry]
     looked_up: list[str] = Field(default_factory=list)
     source_epoch: int
     memory_epoch: int
+    again_taken: dict[UUID, list[int]] = Field(default_factory=dict)
 
     @property
     def asked(self) -> list[AskedLine]:

@@ -21,7 +21,9 @@ AT_ONCE = 100
 UNDER_WAY = 2
 ANSWERS_PAUSE_S = 0.05
 
-# Of any number of lanes of a pipeline, each by its own lease, taken in the order in which `mark` takes them.
+# Of any number of lanes of a pipeline, each by its own lease, taken in the order in which `mark` takes them. Of the
+# lines to be asked again only those go that were taken, for a repair may have added some meanwhile; how often one was
+# asked is forgotten once it was answered without a conflict.
 EMIT = """
 with e as (
     select * from unnest($2::text[], $3::bigint[], $4::bigint[], $5::boolean[], $6::uuid[], $7::uuid[], $8::text[],
@@ -40,9 +42,10 @@ watermarks as (
     update lane_sessions s set distilled_position = greatest(s.distilled_position, r.through),
         known_position = greatest(s.known_position, r.through),
         oldest_appended_at = case when s.known_position <= r.through then null else s.oldest_appended_at end,
-        again = case when r.again = '' then '{}' else string_to_array(r.again, ',')::bigint[] end
+        again = array(select n from unnest(s.again) n where n <> all(string_to_array(r.taken, ',')::bigint[])),
+        asked_again = array(select n from unnest(s.asked_again) n where n = any(s.again))
     from lane join unnest($11::uuid[], $12::uuid[], $13::bigint[], $14::text[])
-        as r (batch_id, session_uid, through, again) using (batch_id)
+        as r (batch_id, session_uid, through, taken) using (batch_id)
     where s.pipeline_uid = $1 and s.actor_id = lane.actor_id and s.session_uid = r.session_uid),
 batch as (
     insert into batches (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token, event, ranges,
@@ -63,11 +66,11 @@ with a as (select * from unnest($1::uuid[], $2::text[], $3::int[]) as a (batch_i
 held as (
     select l.pipeline_uid, l.actor_id, b.batch_id from a join batches b on b.batch_id = a.batch_id
         join lanes l on l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id
-    where b.memory_store_uid = $6 and b.state = 'emitted' and l.pending_batch = b.batch_id
+    where b.memory_store_uid = $5 and b.state = 'emitted' and l.pending_batch = b.batch_id
     order by l.pipeline_uid, l.actor_id for no key update of l),
 batch as (
     update batches b set state = 'settled', settled_at = now(), outcomes = a.outcomes
-    from a where b.batch_id = a.batch_id and b.memory_store_uid = $6 and b.state = 'emitted'
+    from a where b.batch_id = a.batch_id and b.memory_store_uid = $5 and b.state = 'emitted'
         and (select count(*) from held) >= 0
     returning b.batch_id, b.pipeline_uid, b.actor_id, b.ranges, a.changed),
 change as (
@@ -76,13 +79,12 @@ change as (
     from held join batch b using (batch_id) join pipelines p on p.pipeline_uid = b.pipeline_uid),
 lane as (
     update lanes l set pending_batch = null, changed = l.changed + c.count,
-        consolidate = l.consolidate or l.changed + c.count >= $5,
-        due_at = case when c.goes_on and l.changed + c.count >= $5 then coalesce(l.due_at, now()) else l.due_at end
+        consolidate = l.consolidate or l.changed + c.count >= $4,
+        due_at = case when c.goes_on and l.changed + c.count >= $4 then coalesce(l.due_at, now()) else l.due_at end
     from change c where l.pipeline_uid = c.pipeline_uid and l.actor_id = c.actor_id
     returning c.batch_id, l.due_at),
 applied as (
-    update lane_sessions s set applied_position = greatest(s.applied_position, r.through),
-        again_count = case when $4 and s.again = '{}' then 0 else s.again_count end
+    update lane_sessions s set applied_position = greatest(s.applied_position, r.through)
     from batch b left join lane using (batch_id),
         jsonb_to_recordset(b.ranges) as r (session_uid uuid, through bigint)
     where s.pipeline_uid = b.pipeline_uid and s.actor_id = b.actor_id and s.session_uid = r.session_uid)
@@ -101,6 +103,7 @@ with lane as (
     returning 1),
 watermark as (
     update lane_sessions s set distilled_position = 0, applied_position = 0, known_position = $5, again = '{}',
+        asked_again = '{}',
         goal_position = least(s.goal_position, $5)
     from lane where s.pipeline_uid = $1 and s.actor_id = $2 and s.session_uid = $3),
 goals as (
@@ -118,12 +121,13 @@ select 1 from lane
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A batch or a swap that memory has answered, as it was sent."""
+    """A batch or a swap that memory has answered, as it was sent; and the answer to a batch."""
 
     batch_id: UUID
     memory_store_uid: UUID
     settled_at: datetime
     event: str
+    outcomes: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ class _Emission:
     event: MemoriesDistilled
     row: OutboxRow
     more: bool
-    again_left: dict[UUID, list[int]]
+    again_taken: dict[UUID, list[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,13 +190,13 @@ class Batches:
         )
 
     async def emit(
-        self, lease: Lease, event: MemoriesDistilled, row: OutboxRow, *, more: bool, again_left: dict[UUID, list[int]]
+        self, lease: Lease, event: MemoriesDistilled, row: OutboxRow, *, more: bool, again_taken: dict[UUID, list[int]]
     ) -> bool:
         """Ends a lease with a batch on its way: lane, watermarks, batch and outbox in one statement.
 
         False when the lease was lost, and then nothing happened. The batch stays until 7 days after memory's answer.
         """
-        return await self._emissions.ask(_Emission(lease, event, row, more, again_left))
+        return await self._emissions.ask(_Emission(lease, event, row, more, again_taken))
 
     async def _emit(self, emissions: Sequence[_Emission]) -> list[bool]:
         reached = [(each, reached) for each in emissions for reached in each.event.ranges]
@@ -211,7 +215,7 @@ class Batches:
             [each.event.batch_id for each, _ in reached],
             [session.session_uid for _, session in reached],
             [session.through for _, session in reached],
-            [",".join(map(str, each.again_left.get(session.session_uid, ()))) for each, session in reached],
+            [",".join(map(str, each.again_taken.get(session.session_uid, ()))) for each, session in reached],
             MemoriesDistilled.subject,
         )
         batch_ids = {row["batch_id"] for row in handed}
@@ -241,7 +245,7 @@ class Batches:
     async def settled_page(self, workspace_id: int, after: tuple[datetime, UUID] | None, limit: int) -> list[Settled]:
         """The settled batches and swaps of a workspace, in the order in which memory answered them."""
         rows = await self._database.fetch(
-            "select b.batch_id, b.memory_store_uid, b.settled_at, b.event from batches b"
+            "select b.batch_id, b.memory_store_uid, b.settled_at, b.event, b.outcomes from batches b"
             " join pipelines p on p.pipeline_uid = b.pipeline_uid and p.workspace_id = $1"
             " where b.state = 'settled' and b.event is not null and p.parent_uid is null"
             " and coalesce(b.swap_id, b.batch_id) = b.batch_id"
@@ -263,7 +267,6 @@ class Batches:
             [each.batch_id for each in answers],
             [each.outcomes for each in answers],
             [each.changed for each in answers],
-            True,
             self._consolidate_after,
             answers[0].store_uid,
         )
@@ -271,13 +274,13 @@ class Batches:
         return [each.batch_id in due for each in answers]
 
     async def settle_in(self, tx: Tx, store_uid: UUID, batch_id: UUID, outcomes: str, changed: int) -> Emitted | None:
-        """As `settle`, with the batch as it was sent, for what is still to be done: conflicts go on being counted."""
+        """As `settle`, with the batch as it was sent, for what is still to be done."""
         event = await tx.fetchval(
             "select event from batches where batch_id = $1 and memory_store_uid = $2 and state = 'emitted'",
             batch_id,
             store_uid,
         )
-        row = await tx.fetchrow(SETTLE, [batch_id], [outcomes], [changed], False, self._consolidate_after, store_uid)
+        row = await tx.fetchrow(SETTLE, [batch_id], [outcomes], [changed], self._consolidate_after, store_uid)
         if row is None:
             return None
         return Emitted(row["batch_id"], row["pipeline_uid"], row["actor_id"], event)

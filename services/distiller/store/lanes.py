@@ -4,7 +4,7 @@
 during a distillation is never forgotten.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -137,26 +137,42 @@ class Lanes:
         return [(row["actor_id"], row["session_uid"], row["session_id"], row["distilled_position"]) for row in rows]
 
     async def ask_again(
-        self, tx: Tx, pipeline_uid: UUID, actor_id: str, session_uid: UUID, positions: Sequence[int], limit: int
-    ) -> bool:
-        """Has the lines of a conflicting change distilled once more; False when that was done `limit` times."""
-        again = await tx.execute(
-            "update lane_sessions set again_count = again_count + 1,"
-            " again = (select array_agg(distinct n order by n) from unnest(again || $4::bigint[]) n)"
-            " where pipeline_uid = $1 and actor_id = $2 and session_uid = $3 and again_count < $5",
+        self, tx: Tx, pipeline_uid: UUID, actor_id: str, lines: Collection[tuple[UUID, int]], limit: int | None
+    ) -> dict[UUID, set[int]]:
+        """Has lines distilled once more, unless that was done `limit` times: then those are counted anew.
+
+        `limit` None: whatever was done before. Returns what is to be asked again now of each session that is known.
+        """
+        is_known = await tx.execute(
+            "update lanes set marks = marks + 1,"
+            " due_at = case when parked_at is null and attempts = 0 and provider is null then now() else due_at end"
+            " where pipeline_uid = $1 and actor_id = $2",
             pipeline_uid,
             actor_id,
-            session_uid,
-            list(positions),
+        )
+        if not is_known:
+            return {}
+        # Not in the same statement: what it waited for is seen only by the next.
+        rows = await tx.fetch(
+            "with line as (select s.session_uid, e.position, $5::int is null or count(n) < $5 as is_asked,"
+            "   $5::int is null or count(n) >= $5 as is_anew"
+            "  from lane_sessions s join unnest($3::uuid[], $4::bigint[]) as e (session_uid, position)"
+            "   using (session_uid) left join lateral unnest(s.asked_again) n on n = e.position"
+            "  where s.pipeline_uid = $1 and s.actor_id = $2 group by s.session_uid, e.position)"
+            " update lane_sessions s set again = array(select n from unnest(s.again) n"
+            "   union select position from line where line.session_uid = s.session_uid and is_asked order by 1),"
+            "  asked_again = array(select n from unnest(s.asked_again) n where n <> all("
+            "    select position from line where line.session_uid = s.session_uid and is_anew)"
+            "   union all select position from line where line.session_uid = s.session_uid and is_asked)"
+            " where s.pipeline_uid = $1 and s.actor_id = $2 and s.session_uid = any($3::uuid[])"
+            " returning s.session_uid, s.again",
+            pipeline_uid,
+            actor_id,
+            [session_uid for session_uid, _ in lines],
+            [position for _, position in lines],
             limit,
         )
-        if again:
-            await tx.execute(
-                "update lanes set due_at = now(), marks = marks + 1 where pipeline_uid = $1 and actor_id = $2",
-                pipeline_uid,
-                actor_id,
-            )
-        return again == 1
+        return {row["session_uid"]: set(row["again"]) for row in rows}
 
     async def hasten(self, pipeline_uid: UUID, actor_id: str, session_id: str) -> str | None:
         """Makes an actor's lane due at once for a session; `due`, `parked`, or None when it is unknown or settled."""

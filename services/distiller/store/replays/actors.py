@@ -141,12 +141,13 @@ class ReplayActors:
         if await self.move(tx, replay, actor, "withdrawing", reason):
             await let_go(tx, replay.replay_uid, actor.actor_id)
 
-    async def gathered(self, swap_id: UUID) -> list[str]:
-        """The batches that a swap was made of, in their order, as they were sent."""
+    async def gathered(self, swap_id: UUID) -> list[tuple[str, str | None]]:
+        """The batches that a swap was made of, in their order: as they were sent, and what memory answered."""
         rows = await self._database.fetch(
-            "select event from batches where swap_id = $1 and batch_id <> $1 order by emitted_at, batch_id", swap_id
+            "select event, outcomes from batches where swap_id = $1 and batch_id <> $1 order by emitted_at, batch_id",
+            swap_id,
         )
-        return [row["event"] for row in rows]
+        return [(row["event"], row["outcomes"]) for row in rows]
 
     async def is_newest(self, swap_id: UUID) -> bool:
         """Whether no later replay has swapped the same actor for the same pipeline."""
