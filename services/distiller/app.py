@@ -65,7 +65,7 @@ def build(
     bus, unit_of_work = chassis.bus, chassis.unit_of_work
     pipelines, lanes = Pipelines(chassis.database), Lanes(chassis.database)
     leases = Leases(chassis.database)
-    batches, runs = Batches(chassis.database, settings.consolidate_after), Runs(chassis.database)
+    batches, runs = Batches(chassis.database, settings.consolidate_after, settings.batch_lines), Runs(chassis.database)
     answers, usage = Answers(chassis.database), Usage(chassis.database)
 
     reader, creators = Reader(settings, lanes, bus.ask), Access(bus.ask, models)

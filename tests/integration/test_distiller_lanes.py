@@ -413,6 +413,25 @@ async def test_a_paid_answer_takes_no_more_lines_than_it_was_asked_about(store: 
     assert await to_be_asked_again(store) == [2]
 
 
+async def test_lines_that_were_too_many_become_more_again_little_by_little_with_every_full_batch(
+    store: DistillerStore,
+) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 1000)])
+    await store.leases.put_off(await leased(store), 0, reason="truncated", max_lines=20)
+    seen = []
+
+    for more in (False, *[True] * 7):
+        lease = await leased(store)
+        seen.append(lease.max_lines)
+        await hand_over(store, pipeline, lease, 3, more=more)
+        await settle(store, pipeline, "ana")
+        await store.database.write("update lanes set due_at = now()")
+
+    assert seen == [20, 20, 22, 24, 27, 30, 33, 37]
+    assert (await leased(store)).max_lines is None, "as many as the settings say"
+
+
 async def test_a_sweep_that_died_or_failed_begins_again_where_it_began(store: DistillerStore) -> None:
     await store.pipeline()
     sweep = partial(store.pipelines.claim_sweep, 0.0, 600.0, 86_400.0)
@@ -608,7 +627,7 @@ async def test_concurrent_marks_and_commits_neither_deadlock_nor_lose_a_position
             await replica.leases.release(lease)
 
     async def distil() -> None:
-        replica = replace(store, leases=Leases(store.database), batches=Batches(store.database, 50))
+        replica = replace(store, leases=Leases(store.database), batches=Batches(store.database, 50, 40))
         for _ in range(120):
             tokens = {actor: token for _, actor, _, token in await replica.leases.due(4, 4, ())}
             leases = await replica.leases.take(pipeline.pipeline_uid, tokens, 30)

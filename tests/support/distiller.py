@@ -92,7 +92,7 @@ async def distiller_store(postgres: PostgresServer) -> AsyncIterator[DistillerSt
                 lanes=Lanes(opened),
                 leases=Leases(opened),
                 answers=Answers(opened),
-                batches=Batches(opened, 50),
+                batches=Batches(opened, 50, 40),
                 runs=Runs(opened),
                 erasures=Erasures(),
             )

@@ -23,7 +23,8 @@ ANSWERS_PAUSE_S = 0.05
 
 # Of any number of lanes of a pipeline, each by its own lease, taken in the order in which `mark` takes them. Of the
 # lines to be asked again only those go that were taken, for a repair may have added some meanwhile; how often one was
-# asked is forgotten once it was answered without a conflict.
+# asked is forgotten once it was answered without a conflict. Where lines were too many for an answer, every full batch
+# may have an eighth more, up to the setting: twice as many would be cut again at once.
 EMIT = """
 with e as (
     select * from unnest($2::text[], $3::bigint[], $4::bigint[], $5::boolean[], $6::uuid[], $7::uuid[], $8::text[],
@@ -34,7 +35,9 @@ held as (
     where l.lease_token = e.token and l.lease_until is not null order by l.actor_id for no key update of l),
 lane as (
     update lanes l set lease_until = null, pending_batch = e.batch_id, attempts = 0, reason = null, parked_at = null,
-        provider = null, provider_since = null, max_lines = null,
+        provider = null, provider_since = null,
+        max_lines = case when e.more and e.ranges <> '[]'
+            then nullif(least(l.max_lines + greatest(1, l.max_lines / 8), $16), $16) else l.max_lines end,
         due_at = case when e.more or l.consolidate then now() when l.marks = e.marks then null else l.due_at end,
         first_due_at = case when e.more or l.marks = e.marks then null else l.first_due_at end
     from held e where l.pipeline_uid = $1 and l.actor_id = e.actor_id returning e.*),
@@ -172,10 +175,11 @@ async def expired(tx: Tx) -> int:
 
 
 class Batches:
-    def __init__(self, database: Database, consolidate_after: int) -> None:
-        """`consolidate_after` changes, an actor's memory is put in order."""
+    def __init__(self, database: Database, consolidate_after: int, batch_lines: int) -> None:
+        """`consolidate_after` changes, an actor's memory is put in order; a batch has `batch_lines` at most."""
         self._database = database
         self._consolidate_after = consolidate_after
+        self._batch_lines = batch_lines
         # A lane that an erasure holds delays those beside it, but not those after it. An answer is waited for by nobody
         # but the lane's next batch.
         self._emissions = Together(
@@ -217,6 +221,7 @@ class Batches:
             [session.through for _, session in reached],
             [",".join(map(str, each.again_taken.get(session.session_uid, ()))) for each, session in reached],
             MemoriesDistilled.subject,
+            self._batch_lines,
         )
         batch_ids = {row["batch_id"] for row in handed}
         return [each.event.batch_id in batch_ids for each in emissions]
