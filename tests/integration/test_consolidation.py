@@ -19,6 +19,7 @@ from services.distiller.consolidation import consolidator
 from services.distiller.domain import Lease
 from services.distiller.store import Batches
 from tests.support import scripted_model as scripted
+from tests.support.replaying import ended, start
 from tests.support.scripted_model import ScriptedModel, asked_groups, scripted_model
 from tests.support.servers import NatsServer, PostgresServer
 from tests.support.service import chassis_of, until
@@ -177,6 +178,24 @@ async def test_enough_changes_put_a_memory_in_order_without_a_run(opened: Open, 
         await in_order(memstream)
 
         assert len(await current(memstream)) == 2
+
+
+@pytest.mark.parametrize(("into", "left"), [("facts", 1), ("trial", 2)], ids=["its own store", "another store"])
+async def test_what_a_replay_swapped_in_is_put_in_order_where_the_live_lane_writes(
+    opened: Open, into: str, left: int
+) -> None:
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.call("POST", "/memory-stores?managed_memory_store_id=trial", json={})
+        await memstream.say("ana", "s1", FACTS[0], RESTATED[0])
+        await memstream.settled(pipeline)
+        assert len(await current(memstream)) == 2, "two changes are not enough"
+
+        replay = await ended(memstream, await start(memstream, pipeline, memory_store=into))
+        await in_order(memstream)
+
+        assert replay["state"] == "SUCCEEDED"
+        assert len(await memstream.memories("ana", into)) == left
 
 
 async def has_calls(model: ScriptedModel, count: int) -> bool:

@@ -6,7 +6,7 @@ from uuid import UUID
 from libs.chassis.database import Database
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.requests import SwapMemories
-from services.distiller.store.replays.lanes import drop_lanes, let_go, open_lane
+from services.distiller.store.replays.lanes import drop_lanes, let_go, open_lane, put_in_order
 from services.distiller.store.replays.records import CANCELED, ActorState, AtWork, Counts, Replay
 
 WANTED = "state in ('waiting', 'distilling', 'held', 'swapping')"
@@ -187,5 +187,6 @@ class ReplayActors:
             swap.model_dump_json(),
             made_ago_s,
         )
+        await put_in_order(tx, replay, actor.actor_id)
         await let_go(tx, replay.replay_uid, actor.actor_id)
         await drop_lanes(tx, replay.hidden_uid, [actor.actor_id])

@@ -98,6 +98,19 @@ async def hold(tx: Tx, replay: Replay, actor_id: str) -> bool:
     return row is not None and row["rests"]
 
 
+async def put_in_order(tx: Tx, replay: Replay, actor_id: str) -> None:
+    """What was swapped in is put in order by the live lane; only a continuous pipeline goes on for that by itself."""
+    await tx.execute(
+        "update lanes l set consolidate = true, marks = l.marks + 1,"
+        " due_at = case when p.trigger = 'CONTINUOUS' then coalesce(l.due_at, now()) else l.due_at end"
+        " from pipelines p where p.pipeline_uid = $1 and p.memory_store_uid = $3"
+        " and l.pipeline_uid = $1 and l.actor_id = $2",
+        replay.pipeline_uid,
+        actor_id,
+        replay.into_store_uid,
+    )
+
+
 async def let_go(tx: Tx, replay_uid: UUID, actor_id: str | None = None) -> None:
     """The actor's live lane goes on, or all that the replay holds."""
     await tx.execute(
