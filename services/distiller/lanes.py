@@ -11,7 +11,6 @@ meanwhile is taken together, for a fraction of the work: each step of lanes that
 import asyncio
 from collections import Counter, defaultdict
 from contextlib import suppress
-from datetime import UTC, datetime, time, timedelta
 from uuid import UUID
 
 from libs.chassis.errors import ApiError, Reject, Retry
@@ -186,9 +185,7 @@ class LaneWorkers:
             await self._leases.put_off(lease, failure.retry_after_s, reason=str(failure), provider=failure.provider)
             return "provider"
         except OverBudget as over:
-            now = datetime.now(UTC)
-            midnight = datetime.combine(now.date() + timedelta(days=1), time(), UTC)
-            await self._leases.put_off(lease, (midnight - now).total_seconds(), reason=str(over))
+            await self._leases.put_off_to_the_next_day(lease, str(over))
             return "over_budget"
         except (ApiError, Retry) as away:
             await self._leases.put_off(lease, OURS_DELAY_S, reason=str(away))

@@ -248,6 +248,21 @@ async def test_a_failing_lane_comes_again_later_and_a_redrive_makes_it_due(store
     assert await due_actors(store) == {"ana"}
 
 
+async def test_a_lane_whose_budget_is_spent_comes_again_at_the_databases_midnight(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+
+    await store.leases.put_off_to_the_next_day(await leased(store), "the budget is spent")
+
+    [row] = await store.database.fetch(
+        "select due_at > now() + interval '50 seconds' as is_later, due_at < now() + interval '25 hours' as is_soon,"
+        " due_at < date_trunc('day', due_at, 'UTC') + interval '2 minutes' as is_about_midnight from lanes"
+    )
+    assert tuple(row) == (True, True, True)
+    [lane] = await store.lanes.page(pipeline.pipeline_uid, None, None, None, 10)
+    assert (lane.state, lane.reason, lane.attempts) == ("due", "the budget is spent", 0)
+
+
 async def test_lanes_that_wait_for_a_provider_go_on_together(store: DistillerStore) -> None:
     pipeline = await store.pipeline()
     for actor in ("ana", "bo"):

@@ -170,6 +170,23 @@ class Leases:
             max_lines,
         )
 
+    async def put_off_to_the_next_day(self, lease: Lease, reason: str) -> None:
+        """Ends a lease whose tokens of the day are spent: midnight is the database's, as is the day that was booked.
+
+        The day may have ended since the budget was looked at, by whatever clock: then a minute is enough.
+        """
+        await self._database.write(
+            "update lanes set lease_until = null, reason = $4, parked_at = null, provider = null,"
+            " provider_since = null, due_at = greatest(now() + interval '1 minute',"
+            "  (date_trunc('day', (now() - interval '1 minute') at time zone 'UTC') + interval '1 day')"
+            "   at time zone 'UTC')"
+            " where pipeline_uid = $1 and actor_id = $2 and lease_token = $3",
+            lease.pipeline_uid,
+            lease.actor_id,
+            lease.token,
+            reason,
+        )
+
 
 def _lease(
     actor_id: str,
