@@ -11,6 +11,7 @@ class Breaker:
 
     def __init__(self) -> None:
         self._open_until: float | None = None
+        self._failed_at = 0.0
 
     @property
     def is_open(self) -> bool:
@@ -20,6 +21,16 @@ class Breaker:
     def is_shut(self) -> bool:
         """Open, and its pause is not over."""
         return self._open_until is not None and asyncio.get_running_loop().time() < self._open_until
+
+    @property
+    def failed_ago_s(self) -> float:
+        """Since the last failure that opened it."""
+        return asyncio.get_running_loop().time() - self._failed_at
+
+    def end_pause(self) -> None:
+        """The next caller is the probe."""
+        if self._open_until is not None:
+            self._open_until = asyncio.get_running_loop().time()
 
     def wait_s(self) -> float:
         """How long to stay away; 0 lets the caller through, who is the one probe while the breaker is open."""
@@ -32,7 +43,8 @@ class Breaker:
         return 0.0
 
     def failed(self, pause_s: float = PROBE_INTERVAL_S) -> None:
-        self._open_until = asyncio.get_running_loop().time() + pause_s
+        self._failed_at = asyncio.get_running_loop().time()
+        self._open_until = self._failed_at + pause_s
 
     def passed(self) -> bool:
         """Closes it; True when it was open."""

@@ -26,6 +26,7 @@ from services.distiller.leftovers import Leftovers
 from services.distiller.llm import Models
 from services.distiller.metrics import Metrics
 from services.distiller.paid import PaidAnswers
+from services.distiller.providers import Providers
 from services.distiller.reading import Reader
 from services.distiller.replays import Replayer
 from services.distiller.restored import Restored
@@ -53,6 +54,7 @@ from services.distiller.sweep import Sweeper
 RUN_STEP_S = 0.5
 SCHEDULE_STEP_S = 30.0
 MODELS_STEP_S = 60.0
+PROVIDERS_STEP_S = 5.0
 
 
 def build(
@@ -102,6 +104,7 @@ def build(
     chassis.every("replays", RUN_STEP_S, replayer.step, replayer.wake)
     chassis.every("schedule", SCHEDULE_STEP_S, runner.schedule)
     chassis.every("models", MODELS_STEP_S, models.read_again)
+    chassis.every("providers", PROVIDERS_STEP_S, Providers(models, lanes, workers).look)
     chassis.every("sweep", min(settings.sweep_interval_s, 5.0), sweeper.sweep, sweeper.wake)
     chassis.every("unanswered", min(settings.unanswered_after_s, 5.0), unanswered.send_again)
     chassis.housekeep(

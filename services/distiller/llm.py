@@ -243,6 +243,11 @@ class Models:
     def get(self, name: str | None) -> Model | None:
         return self._models.get(name or self.default)
 
+    def shut(self) -> list[ChatCompletions]:
+        """Those whose endpoint is not asked now, for it was failing."""
+        models = set(self._models.values())
+        return [each for each in models if isinstance(each, ChatCompletions) and each.breaker.is_shut]
+
     def may_be_used_by(self, principal: str, name: str | None) -> bool:
         named = self._named.get(name or self.default)
         return named is None or named.may_be_used_by(principal)

@@ -264,17 +264,19 @@ async def test_a_lane_whose_budget_is_spent_comes_again_at_the_databases_midnigh
 
 
 async def test_lanes_that_wait_for_a_provider_go_on_together(store: DistillerStore) -> None:
-    pipeline = await store.pipeline()
-    for actor in ("ana", "bo"):
+    pipelines = [await store.pipeline(), await store.pipeline(workspace_id=2)]
+    for pipeline, actor, provider in zip([*pipelines, pipelines[0]], ("ana", "bo", "cy"), "eeo", strict=True):
         await store.lanes.mark([store.mark(pipeline, actor, 1)])
-        await store.leases.put_off(await leased(store), 3600, reason="429", provider="endpoint")
-
-    assert {lane.state for lane in await store.lanes.page(pipeline.pipeline_uid, None, None, None, 10)} == {
+        await store.leases.put_off(await leased(store), 3600, reason="429", provider=provider)
+    assert {lane.state for lane in await store.lanes.page(pipelines[0].pipeline_uid, None, None, None, 10)} == {
         "waiting_provider"
     }
-    await store.lanes.wake_provider("endpoint")
+
+    await store.lanes.wake_provider("e")
 
     assert await due_actors(store) == {"ana", "bo"}
+    assert [await store.lanes.has_recovered(each, 60) for each in "eo"] == [True, False]
+    assert not await store.lanes.has_recovered("e", 0), "it failed here since"
 
 
 async def test_a_batch_is_told_and_covered_or_nothing_happens(store: DistillerStore) -> None:

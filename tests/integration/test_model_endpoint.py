@@ -14,7 +14,7 @@ from libs.chassis.unit_of_work import Tx
 from libs.contracts.routes import BASE
 from services.distiller.llm import Models
 from services.distiller.settings import DistillerSettings
-from services.distiller.store import Batches, Usage
+from services.distiller.store import Batches, Lanes, Usage
 from tests.support import scripted_model as scripted
 from tests.support.scripted_model import Behaviour, ScriptedModel
 from tests.support.servers import NatsServer, PostgresServer, free_port
@@ -187,6 +187,25 @@ async def test_when_the_provider_answers_again_all_its_lanes_go_on_without_a_red
     await memstream.settled(pipeline)
 
     assert all([await memstream.memories(actor) for actor in ("ana", "bo", "cy")])
+
+
+async def test_an_endpoint_that_has_answered_another_replica_again_is_not_waited_for(
+    memstream: System, model: ScriptedModel
+) -> None:
+    model.behave(scripted.status(429, **{"retry-after": "3600"}), scripted.valid)
+    pipeline = await memstream.pipeline()
+    await memstream.say("ana", "s1", "Tea is what I drink")
+
+    async def is_waiting() -> bool:
+        lanes = (await memstream.call("GET", f"/{pipeline}/lanes"))["lanes"]
+        return [lane["state"] for lane in lanes] == ["waiting_provider"]
+
+    await until(is_waiting)
+
+    await Lanes(chassis_of(memstream.apps["distiller"]).database).wake_provider(model.url)
+
+    await memstream.settled(pipeline)
+    assert await memstream.memories("ana")
 
 
 async def test_an_answer_cut_at_the_output_limit_is_asked_again_in_smaller_portions(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.chassis.breaker import LONGEST_PAUSE_S, PROBE_INTERVAL_S, pause_s
+from libs.chassis.breaker import LONGEST_PAUSE_S, PROBE_INTERVAL_S, Breaker, pause_s
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,18 @@ from libs.chassis.breaker import LONGEST_PAUSE_S, PROBE_INTERVAL_S, pause_s
 )
 def test_a_pause_is_what_was_asked_within_reason(retry_after: str | None, pause: float) -> None:
     assert pause_s(retry_after) == pause
+
+
+async def test_when_a_pause_is_ended_one_caller_is_the_probe() -> None:
+    breaker = Breaker()
+    breaker.failed(LONGEST_PAUSE_S)
+    assert breaker.wait_s() > PROBE_INTERVAL_S
+
+    breaker.end_pause()
+
+    assert not breaker.is_shut
+    assert breaker.wait_s() == 0
+    assert breaker.wait_s() > 0, "the second waits for what the probe finds"
+    assert breaker.passed()
+    breaker.end_pause()
+    assert not breaker.is_open

@@ -212,9 +212,37 @@ class Lanes:
         )
 
     async def wake_provider(self, provider: str) -> None:
-        """The endpoint answers again: all its lanes go on."""
+        """The endpoint answers again: all its lanes go on, and the other replicas can know of it."""
         await self._database.write(
-            "update lanes set due_at = now(), provider = null, marks = marks + 1 where provider = $1", provider
+            "insert into recoveries (provider, recovered_at) values ($1, now())"
+            " on conflict (provider) do update set recovered_at = excluded.recovered_at",
+            provider,
+        )
+        await self.wake(provider)
+
+    async def wake(self, provider: str) -> None:
+        """The lanes that wait for an endpoint go on, one pipeline's after the other's."""
+        for row in await self._database.fetch(
+            "select distinct pipeline_uid from lanes where provider = $1 order by pipeline_uid", provider
+        ):
+            await self._database.write(
+                "with held as (select actor_id from lanes where pipeline_uid = $1 and provider = $2"
+                "  order by actor_id for no key update)"
+                " update lanes l set due_at = now(), provider = null, marks = l.marks + 1 from held"
+                " where l.pipeline_uid = $1 and l.actor_id = held.actor_id",
+                row["pipeline_uid"],
+                provider,
+            )
+
+    async def has_recovered(self, provider: str, within_s: float) -> bool:
+        """Whether the endpoint has answered a replica again, in the last so many seconds."""
+        return bool(
+            await self._database.fetchval(
+                "select exists (select from recoveries"
+                " where provider = $1 and recovered_at > now() - make_interval(secs => $2))",
+                provider,
+                within_s,
+            )
         )
 
     async def page(
