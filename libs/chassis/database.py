@@ -36,6 +36,10 @@ REFUSED = (
 )
 
 
+# Nothing was written either: others were in the way, or hold what this would have waited for.
+IN_THE_WAY = (asyncpg.TransactionRollbackError, asyncpg.LockNotAvailableError)
+
+
 class Database:
     """Opens nothing before it is asked something, so that a service starts while Postgres is away."""
 
@@ -72,7 +76,7 @@ class Database:
         try:
             rows = await connection.fetch(sql, *args)
             is_broken = False
-        except asyncpg.TransactionRollbackError as conflict:
+        except IN_THE_WAY as conflict:
             is_broken = False
             raise Contended from conflict
         except REFUSED as refused:
@@ -131,7 +135,7 @@ class Database:
                     raise
                 committing = True
                 await transaction.commit()
-            except (asyncpg.TransactionRollbackError, asyncpg.LockNotAvailableError) as conflict:
+            except IN_THE_WAY as conflict:
                 raise Contended from conflict
             except REFUSED as refused:
                 raise Unavailable from refused

@@ -2,7 +2,8 @@
 
     returned                            acknowledged
     Reject, invalid body or value       parked at once with the reason
-    a dependency of ours away           back after a delay, for as long as it takes
+    a dependency of ours away,          back after a delay, for as long as it takes
+    or others in the way
     Retry, anything else                back after the consumer's next delay; parked when its attempts are used up
 
 Attempts are counted here and not by the broker, which also counts what an outage or a killed replica cost: a message

@@ -45,10 +45,15 @@ class UnitOfWork:
         self._relay = relay
 
     @asynccontextmanager
-    async def begin(self) -> AsyncIterator[Tx]:
-        """Leaving the block commits; an exception rolls everything back."""
+    async def begin(self, *, patience_ms: int = 0) -> AsyncIterator[Tx]:
+        """Leaving the block commits; an exception rolls everything back.
+
+        `patience_ms`, unless 0: how long a row that somebody else holds is waited for; then `Contended`.
+        """
         async with self._database.transaction() as connection:
             tx = Tx(connection)
+            if patience_ms:
+                await tx.execute("select set_config('lock_timeout', $1, true)", str(patience_ms))
             yield tx
             if tx.emitted:
                 await outbox.insert(connection, tx.emitted)

@@ -23,6 +23,7 @@ from services.distiller.lanes import LaneWorkers
 from services.distiller.leftovers import Leftovers, is_left, left_of
 from services.distiller.metrics import Metrics
 from services.distiller.store import Batches, Erasures, Lanes, Mark, Pipelines, Replays
+from services.distiller.store.patience import PATIENCE_MS
 
 STORE_DELETED = "NOT_FOUND: the {} store was deleted; another needs a pipeline of its own"
 
@@ -86,16 +87,16 @@ class Handlers:
             self._metrics.outcomes.labels(applied.outcome).inc()
 
     async def on_session_deleted(self, event: SessionDeleted) -> None:
-        async with self._unit_of_work.begin() as tx:
+        async with self._unit_of_work.begin(patience_ms=PATIENCE_MS) as tx:
             await self._erasures.forget_session(tx, event.session_uid)
 
     async def on_session_store_deleted(self, event: SessionStoreDeleted) -> None:
-        async with self._unit_of_work.begin() as tx:
+        async with self._unit_of_work.begin(patience_ms=PATIENCE_MS) as tx:
             await self._replays.stop_of_store(tx, event.store_uid, STORE_DELETED.format("session"))
             await self._erasures.forget_store(tx, event.store_uid)
 
     async def on_memory_store_deleted(self, event: MemoryStoreDeleted) -> None:
-        async with self._unit_of_work.begin() as tx:
+        async with self._unit_of_work.begin(patience_ms=PATIENCE_MS) as tx:
             await self._replays.stop_of_store(tx, event.store_uid, STORE_DELETED.format("memory"))
             await self._erasures.forget_store(tx, event.store_uid)
 
@@ -113,7 +114,7 @@ class Handlers:
         event: SessionActorErased | MemoryActorErased,
         forget: Callable[[Tx, UUID, str], Awaitable[int]],
     ) -> None:
-        async with self._unit_of_work.begin() as tx:
+        async with self._unit_of_work.begin(patience_ms=PATIENCE_MS) as tx:
             removed = 0
             if await self._erasures.begin(tx, event.store_uid, event.actor_id, event.epoch):
                 await self._replays.forget_actor(tx, event.store_uid, event.actor_id)

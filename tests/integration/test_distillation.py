@@ -152,3 +152,29 @@ async def test_a_second_run_while_one_is_active_is_aborted_and_names_it(memstrea
     assert answer.status_code == 409
     assert answer.json()["error_code"] == "ABORTED"
     assert first["name"] in answer.json()["message"]
+
+
+async def test_a_lane_that_somebody_holds_keeps_no_other_actor_waiting(memstream: System) -> None:
+    pipeline = await memstream.pipeline()
+    await memstream.say("ana", "s1", "I work at Northwind.")
+    await memstream.settled(pipeline)
+    chassis = chassis_of(memstream.apps["distiller"])
+
+    async def waits() -> bool:
+        waiting = (
+            "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+        )
+        return bool(await chassis.database.fetchval(waiting))
+
+    async def is_known() -> bool:
+        return bool(await memstream.memories("bo"))
+
+    async with chassis.unit_of_work.begin() as tx:
+        await tx.execute("select from lanes where actor_id = 'ana' for update")
+        await memstream.say("ana", "s1", "I live in Paris.")
+        await until(waits)
+        await memstream.say("bo", "s2", "I am allergic to peanuts.")
+        await until(is_known, deadline_s=20)
+
+    await memstream.settled(pipeline)
+    assert "Paris" in str(await memstream.memories("ana"))

@@ -9,12 +9,14 @@ from uuid import UUID
 
 import pytest
 
+from libs.chassis.errors import Contended
 from libs.chassis.outbox import OutboxRow
 from libs.contracts.events import MemoriesDistilled, Range
 from libs.contracts.ids import uuid7
 from services.distiller.domain import Fenced, Lease, Pipeline, Question
-from services.distiller.store import Batches, Leases
+from services.distiller.store import Batches, Leases, batches
 from services.distiller.store.erasures import purge_gone_stores
+from services.distiller.store.patience import ALONE_PATIENCE_MS, PATIENCE_MS
 from services.distiller.store.usage import Spent
 from tests.support.distiller import DistillerStore, distiller_store
 from tests.support.servers import PostgresServer
@@ -564,7 +566,12 @@ async def one_waits_for_a_lock(store: DistillerStore) -> bool:
     return bool(await store.database.fetchval(waiting))
 
 
-async def test_an_answer_does_not_deadlock_with_an_erasure(store: DistillerStore) -> None:
+async def test_an_answer_does_not_deadlock_with_an_erasure(
+    store: DistillerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = batches.SETTLE.replace(f"'{ALONE_PATIENCE_MS}'", "'0'")
+    assert endless != batches.SETTLE
+    monkeypatch.setattr(batches, "SETTLE", endless)
     pipeline = await store.pipeline()
     await emitted(store, pipeline, ["ana"])
 
@@ -588,19 +595,62 @@ async def test_a_lane_that_is_held_keeps_no_other_workspace_waiting(store: Disti
 
     async with store.unit_of_work.begin() as tx:
         await tx.execute("select from lanes where actor_id = 'ana' for update")
-        waiting = [mark(held, "ana", position) for position in (2, 3)]
-        beside_it = mark(other, "bo", 1)
         async with asyncio.timeout(10):
-            await beside_it
+            waiting = [mark(held, "ana", position) for position in (2, 3)]
+            await mark(other, "bo", 1)
             waiting.append(mark(held, "ana", 4))
             await until(lambda: one_waits_for_a_lock(store))
             await mark(other, "cy", 1)
-        were_done = [each.done() for each in waiting]
-    await asyncio.gather(*waiting)
+            outcomes = await asyncio.gather(*waiting, return_exceptions=True)
 
     known = await store.database.fetch("select actor_id, known_position from lane_sessions order by actor_id")
-    assert were_done == [False] * 3
-    assert [tuple(row) for row in known] == [("ana", 4), ("bo", 1), ("cy", 1)]
+    assert [type(outcome) for outcome in outcomes] == [Contended] * 3, "each comes again, and the next wave goes on"
+    assert [tuple(row) for row in known] == [("ana", 1), ("bo", 1), ("cy", 1)]
+
+
+async def test_nothing_that_a_message_asks_for_waits_long_for_a_lane_that_is_held(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await emitted(store, pipeline, ["ana", "bo"])
+    sent = {actor: await pending(store, pipeline, actor) for actor in ("ana", "bo")}
+    store_uid = pipeline.memory_store_uid
+
+    async def settle_in(batch_id: UUID) -> None:
+        async with store.unit_of_work.begin() as tx:
+            await store.batches.settle_in(tx, store_uid, batch_id, "[]", changed=1)
+
+    async def erase() -> None:
+        async with store.unit_of_work.begin(patience_ms=PATIENCE_MS) as tx:
+            await store.erasures.forget_said(tx, pipeline.session_store_uid, "ana")
+
+    async with store.unit_of_work.begin() as tx:
+        await tx.execute("select from lanes where actor_id = 'ana' for update")
+        async with asyncio.timeout(10):
+            outcomes = await asyncio.gather(
+                store.batches.settle(store_uid, sent["bo"], "[]", changed=1),
+                store.batches.settle(store_uid, sent["ana"], "[]", changed=1),
+                settle_in(sent["ana"]),
+                store.lanes.hasten(pipeline.pipeline_uid, "ana", "s1"),
+                erase(),
+                return_exceptions=True,
+            )
+
+    assert [type(outcome) for outcome in outcomes] == [bool, *[Contended] * 4]
+    assert await store.batches.settle(store_uid, sent["ana"], "[]", changed=1) is False
+    assert await store.database.fetchval("select count(*) from batches where state = 'settled'") == 2
+
+
+async def test_a_due_lane_that_is_held_keeps_no_other_from_being_leased(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, actor, 1) for actor in ("ana", "bo")])
+    tokens = {actor: token for _, actor, _, token in await store.leases.due(10, 10, ())}
+
+    async with store.unit_of_work.begin() as tx:
+        await tx.execute("select from lanes where actor_id = 'ana' for update")
+        async with asyncio.timeout(10):
+            meanwhile = await store.leases.take(pipeline.pipeline_uid, tokens, 30)
+    later = await store.leases.take(pipeline.pipeline_uid, tokens, 30)
+
+    assert [[lease.actor_id for lease in leases] for leases in (meanwhile, later)] == [["bo"], ["ana"]]
 
 
 async def test_of_two_readings_of_a_lane_at_once_each_has_its_own(store: DistillerStore) -> None:

@@ -16,6 +16,7 @@ from libs.chassis.together import Together
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import MemoriesDistilled, Range
 from services.distiller.domain import Lease
+from services.distiller.store.patience import patience
 
 AT_ONCE = 100
 UNDER_WAY = 2
@@ -64,8 +65,9 @@ select batch_id from lane
 # each comes after it. A batch without ranges is a consolidation, which is no reason for another one. What a replay
 # gathers is put in order where it is swapped to, and only a continuous pipeline goes on by itself: the others
 # consolidate in their next run.
-SETTLE = """
-with a as (select * from unnest($1::uuid[], $2::text[], $3::int[]) as a (batch_id, outcomes, changed)),
+SETTLE = f"""
+with {patience("$1::uuid[]")},
+a as (select a.* from patience, unnest($1::uuid[], $2::text[], $3::int[]) as a (batch_id, outcomes, changed)),
 held as (
     select l.pipeline_uid, l.actor_id, b.batch_id from a join batches b on b.batch_id = a.batch_id
         join lanes l on l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id
@@ -263,7 +265,10 @@ class Batches:
         return [Settled(**row) for row in rows]
 
     async def settle(self, store_uid: UUID, batch_id: UUID, outcomes: str, changed: int) -> bool:
-        """Memory has answered: what the batch covered is applied. True when its lane has more to do."""
+        """Memory has answered: what the batch covered is applied. True when its lane has more to do.
+
+        Raises `Contended` where somebody holds the lane.
+        """
         return await self._answers.ask(_Answer(store_uid, batch_id, outcomes, changed))
 
     async def _settle(self, answers: Sequence[_Answer]) -> list[bool]:

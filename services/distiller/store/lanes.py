@@ -10,18 +10,16 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-import asyncpg
-
 from libs.chassis.database import Database
 from libs.chassis.together import Together
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.requests import ChangedSession
+from services.distiller.store.patience import patience
 from services.distiller.store.pipelines import SEEN
 
 LaneState = Literal["settled", "waiting", "due", "running", "unanswered", "waiting_provider", "parked"]
 
 MARKS_AT_ONCE = 200
-TOGETHER_PATIENCE_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +50,21 @@ class Lanes:
         self._marks = Together(self._mark, at_once=MARKS_AT_ONCE)
 
     async def mark_one(self, mark: Mark) -> float | None:
-        """The seconds until the first lane is due, of those marked at once.
-
-        A lane that somebody holds, as an erasure does, is waited for alone, so that it delays no other.
-        """
-        try:
-            return await self._marks.ask(mark)
-        except asyncpg.LockNotAvailableError:
-            _, due_in_s = await self.mark([mark])
-            return due_in_s
+        """The seconds until the first lane is due, of those marked at once. Raises `Contended` where it is held."""
+        return await self._marks.ask(mark)
 
     async def _mark(self, marks: Sequence[Mark]) -> list[float | None]:
-        _, due_in_s = await self.mark(marks, patience_ms=TOGETHER_PATIENCE_MS)
+        _, due_in_s = await self.mark(marks)
         return [due_in_s] * len(marks)
 
-    async def mark(
-        self, marks: Sequence[Mark], pipeline_uid: UUID | None = None, *, patience_ms: int = 0
-    ) -> tuple[int, float | None]:
+    async def mark(self, marks: Sequence[Mark], pipeline_uid: UUID | None = None) -> tuple[int, float | None]:
         """Notes positions for every pipeline of their stores, or for one; makes continuous lanes due.
 
-        `patience_ms`, unless 0: how long a lane that is held is waited for; then Postgres refuses all.
-        Returns how many sessions were news, and the seconds until the first of their lanes is due.
+        Returns how many sessions were news, and the seconds until the first of their lanes is due. Raises `Contended`,
+        and then none is noted, where somebody holds a lane.
         """
         row = await self._database.write(
-            "with patience as (select set_config('lock_timeout', $8, true)),"
+            f"with {patience('$1::uuid[]')},"
             " m as (select p.pipeline_uid, p.workspace_id, p.trigger, p.quiet_period_s, p.max_wait_s, e.actor_id,"
             "   e.session_uid, max(e.session_id) as session_id, max(e.last_position) as last_position,"
             "   min(e.appended_at) as appended_at"
@@ -118,7 +107,6 @@ class Lanes:
             [mark.last_position for mark in marks],
             [mark.appended_at for mark in marks],
             pipeline_uid,
-            str(patience_ms),
         )
         return row[0]["news"], row[0]["due_in_s"]
 
@@ -177,8 +165,10 @@ class Lanes:
     async def hasten(self, pipeline_uid: UUID, actor_id: str, session_id: str) -> str | None:
         """Makes an actor's lane due at once for a session; `due`, `parked`, or None when it is unknown or settled."""
         rows = await self._database.write(
-            "update lanes l set due_at = case when l.parked_at is null and l.attempts = 0 then now() else l.due_at end,"
-            " marks = l.marks + 1 from lane_sessions s"
+            f"with {patience('array[$2::text]')}"
+            " update lanes l set"
+            " due_at = case when l.parked_at is null and l.attempts = 0 then now() else l.due_at end,"
+            " marks = l.marks + 1 from patience, lane_sessions s"
             " where l.pipeline_uid = $1 and l.actor_id = $2 and s.pipeline_uid = $1 and s.actor_id = $2"
             " and s.session_id = $3 and (s.known_position > s.distilled_position or l.pending_batch is not null)"
             " returning case when l.parked_at is null then 'due' else 'parked' end as reason",

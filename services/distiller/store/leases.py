@@ -8,8 +8,10 @@ from typing import Any
 from uuid import UUID
 
 from libs.chassis.database import Database
+from libs.chassis.errors import Contended
 from libs.chassis.together import Together
 from services.distiller.domain import Behind, Lease, Pipeline
+from services.distiller.store.patience import patience
 from services.distiller.store.pipelines import COLUMNS
 
 READ_AT_ONCE = 200
@@ -65,10 +67,20 @@ class Leases:
     async def take(self, pipeline_uid: UUID, tokens: Mapping[str, int], lease_s: float) -> list[Lease]:
         """Takes those of a pipeline's due lanes to which nobody was faster, with the pipeline as it is now.
 
-        `tokens` are the lanes' as they were seen, by actor.
+        `tokens` are the lanes' as they were seen, by actor. A lane that somebody holds is left to the next look.
         """
+        try:
+            return await self._take(pipeline_uid, tokens, lease_s)
+        except Contended:
+            if len(tokens) == 1:
+                return []
+            alone = [await self.take(pipeline_uid, {actor_id: tokens[actor_id]}, lease_s) for actor_id in tokens]
+            return [lease for taken in alone for lease in taken]
+
+    async def _take(self, pipeline_uid: UUID, tokens: Mapping[str, int], lease_s: float) -> list[Lease]:
         rows = await self._database.write(
-            "with held as (select l.actor_id from unnest($2::text[], $3::bigint[]) as due (actor_id, token)"
+            f"with {patience('$2::text[]')},"
+            " held as (select l.actor_id from patience, unnest($2::text[], $3::bigint[]) as due (actor_id, token)"
             "  join lanes l on l.pipeline_uid = $1 and l.actor_id = due.actor_id"
             f"  where l.lease_token = due.token and {READY} and {FREE} order by l.actor_id for no key update of l)"
             " update lanes l set lease_token = lease_token + 1, lease_until = now() + make_interval(secs => $4)"

@@ -1,0 +1,14 @@
+"""How long a lane is waited for that somebody else holds, as an erasure does. Then `Contended`: tried again later.
+
+Several at once wait a second, so that load alone does not break them up; one alone not for long, for whoever waits
+keeps one of a few connections, and the consumer's next messages from being fetched.
+"""
+
+PATIENCE_MS = 1000
+ALONE_PATIENCE_MS = 300
+
+
+def patience(lanes: str) -> str:
+    """Sets it within a statement, before anything is locked; `lanes` is an array with an element for each of them."""
+    waited = f"case when cardinality({lanes}) > 1 then '{PATIENCE_MS}' else '{ALONE_PATIENCE_MS}' end"
+    return f"patience as (select set_config('lock_timeout', {waited}, true))"
