@@ -117,6 +117,23 @@ async def test_marks_during_the_quiet_period_never_put_a_lane_off_beyond_its_max
     assert await store.database.fetchval("select due_at from lanes") == first
 
 
+async def test_what_is_said_during_a_distillation_waits_its_own_quiet_period(store: DistillerStore) -> None:
+    pipeline = await store.pipeline(quiet_period_s=60, max_wait_s=600)
+    await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+    await store.database.write("update lanes set due_at = now(), first_due_at = now()")  # after much talk
+
+    for position in range(2, 5):
+        lease = await leased(store)
+        await store.lanes.mark([store.mark(pipeline, "ana", position)])
+        await hand_over(store, pipeline, lease, position - 1)
+        await settle(store, pipeline, "ana")
+
+        next_due_s = await store.leases.next_due_s()
+        assert next_due_s is not None
+        assert 30 < next_due_s <= 60
+        await store.database.write("update lanes set due_at = now()")
+
+
 async def test_a_repeated_or_older_mark_is_no_news(store: DistillerStore) -> None:
     pipeline = await store.pipeline()
     await store.lanes.mark([store.mark(pipeline, "ana", 5)])

@@ -83,7 +83,8 @@ class Leases:
             " held as (select l.actor_id from patience, unnest($2::text[], $3::bigint[]) as due (actor_id, token)"
             "  join lanes l on l.pipeline_uid = $1 and l.actor_id = due.actor_id"
             f"  where l.lease_token = due.token and {READY} and {FREE} order by l.actor_id for no key update of l)"
-            " update lanes l set lease_token = lease_token + 1, lease_until = now() + make_interval(secs => $4)"
+            " update lanes l set lease_token = lease_token + 1, lease_until = now() + make_interval(secs => $4),"
+            "  first_due_at = null"  # what is said meanwhile waits anew
             " from held, pipelines p where p.pipeline_uid = $1"
             " and l.pipeline_uid = $1 and l.actor_id = held.actor_id"
             " returning l.actor_id, l.lease_token, l.marks, l.attempts, l.max_lines, (select run_id from runs"
