@@ -1,7 +1,8 @@
 """When a database was restored to an older dump, nothing that was promised stays lost.
 
 - session: its positions are given again. A session whose watermark is above its last position is distilled from its
-  beginning, for nobody knows which of its positions are the old ones; what memory has of them is only confirmed.
+  beginning, for nobody knows which of its positions are the old ones; what memory has of them is only confirmed. Where
+  only what is known of it is above, that is forgotten, and what is given again is news.
 - memory: the settled batches that it lacks are applied again, in their order. So are the swaps of replays: what each
   was made of is gathered once more, in a shadow of its own. One that comes too late, for more is distilled by now, is
   left out: it would bring back what has changed since. So is one of which memory takes less than it did.
@@ -82,21 +83,28 @@ class Restored:
         self._ask = ask
 
     async def rewind(self, pipeline: Pipeline, sessions: Sequence[ChangedSession]) -> int:
-        """Has those distilled anew whose watermark is above their last position; returns how many.
+        """Has those distilled anew whose watermark is above their last position; returns how many. Where only what was
+        known is above it, that is forgotten.
 
         The sessions may have grown since they were listed, so each suspicion is asked about. A lane at work is left to
         the next look.
         """
         rewound = 0
-        for actor_id, session_uid, session_id, watermark in await self._lanes.ahead(pipeline.pipeline_uid, sessions):
+        for ahead in await self._lanes.ahead(pipeline.pipeline_uid, sessions):
             transcript: Transcript = await self._ask(
-                ReadTranscript(store_uid=pipeline.session_store_uid, session_uid=session_uid, after=watermark, limit=1),
+                ReadTranscript(
+                    store_uid=pipeline.session_store_uid, session_uid=ahead.session_uid, after=ahead.known, limit=1
+                ),
                 Transcript,
             )
-            if transcript.gone or transcript.last_position >= watermark:
+            last = transcript.last_position
+            if transcript.gone or last >= ahead.known:
                 continue
-            begun = Range(session_uid=session_uid, session_id=session_id, after=0, through=0)
-            rewound += await self._begin_again(pipeline, actor_id, begun, watermark, transcript)
+            if last < ahead.distilled:
+                begun = Range(session_uid=ahead.session_uid, session_id=ahead.session_id, after=0, through=0)
+                rewound += await self._begin_again(pipeline, ahead.actor_id, begun, ahead.distilled, transcript)
+            else:
+                await self._lanes.lower(pipeline.pipeline_uid, ahead, last)
         return rewound
 
     async def _begin_again(

@@ -16,10 +16,11 @@ from services.distiller.settings import DistillerSettings
 from services.distiller.store.runs import expired
 from tests.support import scripted_model as scripted
 from tests.support.distiller import DistillerStore, distiller_store
-from tests.support.scripted_model import scripted_model
+from tests.support.replaying import Gate
+from tests.support.scripted_model import ScriptedModel, scripted_model
 from tests.support.servers import NatsServer, PostgresServer
-from tests.support.service import until
-from tests.support.system import System, system
+from tests.support.service import chassis_of, until
+from tests.support.system import Open, System, system
 
 DAY_S = 86_400.0
 FRIEND = "friend@example.com"
@@ -190,3 +191,33 @@ async def test_a_run_fails_when_the_pipelines_creator_has_lost_a_right(
     assert failed["state"] == "FAILED"
     assert f"PERMISSION_DENIED: the pipeline's creator needs {needed} on {store}" in failed["error"]
     assert shown["error"] == failed["error"]
+
+
+@pytest.mark.parametrize("trigger", ["CONTINUOUS", "MANUAL_ONLY"])
+async def test_positions_that_the_session_database_lost_before_they_were_distilled_hold_nothing_up(
+    opened: Open, model: ScriptedModel, trigger: str
+) -> None:
+    gate = Gate(scripted.valid)
+    gate.close()
+    model.behave(gate)
+    async with opened(sweep_interval_s=0.5) as memstream:
+        database = chassis_of(memstream.apps["distiller"]).database
+        pipeline = await memstream.pipeline(trigger=trigger)
+        await memstream.say("ana", "s1", "Tea is what I drink")
+        if trigger == "MANUAL_ONLY":
+            run = (await memstream.call("POST", f"/{pipeline}/run", json={}))["name"]
+        await until(lambda: gate.waiting)
+
+        # Four more were told of, and then the session database fell back to before them.
+        await database.write("update lane_sessions set known_position = 5, goal_position = goal_position * 5")
+        await database.write("update run_lanes set goal_position = 5")
+        await memstream.say("ana", "s1", "Rain or shine")
+        gate.open()
+
+        if trigger == "MANUAL_ONLY":
+            assert (await ended(memstream, run))["state"] == "SUCCEEDED"
+            run = (await memstream.call("POST", f"/{pipeline}/run", json={}))["name"]
+            assert (await ended(memstream, run))["state"] == "SUCCEEDED"
+        await memstream.settled(pipeline)
+        assert len(await memstream.memories("ana")) == 2
+        assert await database.fetchval("select known_position from lane_sessions") == 2

@@ -35,6 +35,17 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """A session of which more is known, or even distilled, than it holds."""
+
+    actor_id: str
+    session_uid: UUID
+    session_id: str
+    distilled: int
+    known: int
+
+
+@dataclass(frozen=True, slots=True)
 class LaneView:
     actor_id: str
     state: LaneState
@@ -110,19 +121,49 @@ class Lanes:
         )
         return row[0]["news"], row[0]["due_in_s"]
 
-    async def ahead(self, pipeline_uid: UUID, sessions: Sequence[ChangedSession]) -> list[tuple[str, UUID, str, int]]:
-        """Sessions whose watermark is above what they hold, as (actor, session uid and id, watermark)."""
+    async def ahead(self, pipeline_uid: UUID, sessions: Sequence[ChangedSession]) -> list[Ahead]:
+        """Those of the sessions of which more is known than they hold."""
         rows = await self._database.fetch(
-            "select s.actor_id, s.session_uid, s.session_id, s.distilled_position"
+            "select s.actor_id, s.session_uid, s.session_id, s.distilled_position as distilled,"
+            " greatest(s.known_position, s.distilled_position) as known"
             " from unnest($2::text[], $3::uuid[], $4::bigint[]) as e (actor_id, session_uid, last_position)"
             " join lane_sessions s on s.pipeline_uid = $1 and s.actor_id = e.actor_id"
-            "  and s.session_uid = e.session_uid where s.distilled_position > e.last_position",
+            "  and s.session_uid = e.session_uid"
+            " where greatest(s.known_position, s.distilled_position) > e.last_position",
             pipeline_uid,
             [session.actor_id for session in sessions],
             [session.session_uid for session in sessions],
             [session.last_position for session in sessions],
         )
-        return [(row["actor_id"], row["session_uid"], row["session_id"], row["distilled_position"]) for row in rows]
+        return [Ahead(**row) for row in rows]
+
+    async def lower(self, pipeline_uid: UUID, ahead: Ahead, last: int) -> bool:
+        """Forgets positions of a session that it lost before they were distilled, which it will give again.
+
+        A run then has reached its goal when it has reached what is left. False when the session has moved meanwhile.
+        """
+        lowered = await self._database.write(
+            f"with {patience('array[$2::text]')},"
+            " lane as (update lanes l set marks = l.marks + 1, due_at = case when p.trigger = 'CONTINUOUS'"
+            "   or exists (select from lane_sessions s where s.pipeline_uid = $1 and s.actor_id = $2"
+            "    and s.session_uid = $3 and s.distilled_position < least(s.goal_position, $5))"
+            "   then coalesce(l.due_at, now()) else l.due_at end"
+            "  from patience, pipelines p where p.pipeline_uid = $1 and l.pipeline_uid = $1 and l.actor_id = $2"
+            "  returning 1),"
+            " session as (update lane_sessions s set known_position = $5, goal_position = least(s.goal_position, $5)"
+            "  from lane where s.pipeline_uid = $1 and s.actor_id = $2 and s.session_uid = $3"
+            "  and s.known_position = $4 and s.distilled_position <= $5 returning 1),"
+            " goals as (update run_lanes r set goal_position = $5 from session, runs"
+            "  where runs.pipeline_uid = $1 and runs.state in ('PENDING', 'RUNNING') and r.run_id = runs.run_id"
+            "  and r.actor_id = $2 and r.session_uid = $3 and r.goal_position > $5)"
+            " select 1 from session",
+            pipeline_uid,
+            ahead.actor_id,
+            ahead.session_uid,
+            ahead.known,
+            last,
+        )
+        return bool(lowered)
 
     async def ask_again(
         self, tx: Tx, pipeline_uid: UUID, actor_id: str, lines: Collection[tuple[UUID, int]], limit: int | None
