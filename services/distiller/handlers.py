@@ -116,7 +116,8 @@ class Handlers:
     ) -> None:
         async with self._unit_of_work.begin(patience_ms=PATIENCE_MS) as tx:
             removed = 0
-            if await self._erasures.begin(tx, event.store_uid, event.actor_id, event.epoch):
+            is_news, epoch = await self._erasures.begin(tx, event)
+            if is_news:
                 await self._replays.forget_actor(tx, event.store_uid, event.actor_id)
                 removed = await forget(tx, event.store_uid, event.actor_id)
                 removed += await self._parked.forget_actor(tx, event.store_uid, event.actor_id)
@@ -129,6 +130,7 @@ class Handlers:
                     epoch=event.epoch,
                     erasure_id=event.erasure_id,
                     removed=removed,
+                    known_epoch=epoch,
                 )
             )
 

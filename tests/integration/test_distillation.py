@@ -1,6 +1,8 @@
 """From a statement to a memory, through the three services and the bus."""
 
 from collections.abc import Sequence
+from itertools import count
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -178,3 +180,31 @@ async def test_a_lane_that_somebody_holds_keeps_no_other_actor_waiting(memstream
 
     await memstream.settled(pipeline)
     assert "Paris" in str(await memstream.memories("ana"))
+
+
+async def test_an_erasure_repeated_after_the_session_database_was_restored_removes_what_is_distilled(
+    memstream: System,
+) -> None:
+    pipeline = await memstream.pipeline()
+
+    async def erased() -> int:
+        """How many lanes, batches and answers went from the distiller."""
+        await memstream.say("ana", f"s{next(sessions)}", "I work at Northwind.")
+        await memstream.settled(pipeline)
+        erasure = await memstream.call("POST", "/session-stores/chats/actors:erase", json={"actor_id": "ana"})
+        memstream.said.clear()
+        receipt: dict[str, Any] = {}
+
+        async def is_done() -> bool:
+            found = await memstream.call("GET", f"/session-stores/chats/erasures/{erasure['erasure_id']}")
+            receipt.update(found)
+            return bool(found["state"] == "DONE")
+
+        await until(is_done)
+        return int(receipt["counts"]["distiller"])
+
+    sessions = count()
+    assert await erased() > 0
+    await chassis_of(memstream.apps["session"]).database.write("delete from actor_epochs")  # an older dump
+
+    assert await erased() > 0

@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from itertools import count
 from uuid import UUID
 
 import pytest
 
 from libs.chassis.errors import Contended
 from libs.chassis.outbox import OutboxRow
-from libs.contracts.events import MemoriesDistilled, Range
+from libs.contracts.events import MemoriesDistilled, Range, SessionActorErased
 from libs.contracts.ids import uuid7
 from services.distiller.domain import Fenced, Lease, Pipeline, Question
 from services.distiller.store import Batches, Leases, batches
@@ -487,21 +488,28 @@ async def test_a_sweep_that_died_or_failed_begins_again_where_it_began(store: Di
     assert later.since == whole.started - timedelta(seconds=600)
 
 
-async def test_a_repeated_erasure_leaves_what_came_after_it(store: DistillerStore) -> None:
+async def test_a_repeated_erasure_leaves_what_came_after_it_and_another_one_does_not_whatever_its_epoch(
+    store: DistillerStore,
+) -> None:
     pipeline = await store.pipeline()
-    await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+    positions = count(1)
 
-    async def erase(epoch: int) -> int:
+    def erasure(epoch: int) -> SessionActorErased:
+        return SessionActorErased(
+            workspace_id=1, store_uid=pipeline.session_store_uid, actor_id="ana", epoch=epoch, erasure_id=uuid7()
+        )
+
+    async def erase(event: SessionActorErased) -> tuple[int, int]:
+        """How many lanes went, and the epoch since."""
+        await store.lanes.mark([store.mark(pipeline, "ana", next(positions))])
         async with store.unit_of_work.begin() as tx:
-            if not await store.erasures.begin(tx, pipeline.session_store_uid, "ana", epoch):
-                return 0
-            return await store.erasures.forget_said(tx, pipeline.session_store_uid, "ana")
+            is_news, epoch = await store.erasures.begin(tx, event)
+            return await store.erasures.forget_said(tx, event.store_uid, "ana") if is_news else 0, epoch
 
-    assert await erase(1) == 1
-    await store.lanes.mark([store.mark(pipeline, "ana", 2)])
-    assert await erase(1) == 0
-    assert len(await store.lanes.page(pipeline.pipeline_uid, None, None, None, 10)) == 1
-    assert await erase(2) == 1
+    first, second, after_a_restore = erasure(1), erasure(2), erasure(1)
+
+    assert [await erase(event) for event in (first, first, second, first)] == [(1, 1), (0, 1), (1, 2), (0, 2)]
+    assert [await erase(event) for event in (after_a_restore, after_a_restore, second)] == [(1, 3), (0, 3), (0, 3)]
 
 
 async def test_an_erasure_takes_the_lease_so_that_no_line_is_kept_after_it(store: DistillerStore) -> None:

@@ -4,6 +4,7 @@ from uuid import UUID
 
 from libs.chassis.housekeeping import BATCH
 from libs.chassis.unit_of_work import Tx
+from libs.contracts.events import MemoryActorErased, SessionActorErased
 
 
 class Erasures:
@@ -21,19 +22,23 @@ class Erasures:
             session_uid,
         )
 
-    async def begin(self, tx: Tx, store_uid: UUID, actor_id: str, epoch: int) -> bool:
-        """Whether this erasure is news: an announcement is repeated, and what came after it must stay."""
-        return (
-            await tx.execute(
-                "insert into erased_actors as e (store_uid, actor_id, epoch) values ($1, $2, $3)"
-                " on conflict (store_uid, actor_id) do update set epoch = excluded.epoch"
-                " where e.epoch < excluded.epoch",
-                store_uid,
-                actor_id,
-                epoch,
-            )
-            == 1
+    async def begin(self, tx: Tx, event: SessionActorErased | MemoryActorErased) -> tuple[bool, int]:
+        """Whether this erasure is news, for an announcement is repeated, and what came after it must stay; and the
+        actor's epoch in that store since: the erasure's own, or the next one where another erasure had that."""
+        epoch = await tx.fetchval(
+            "insert into erased_actors as e (store_uid, actor_id, epoch, erasure_ids)"
+            " values ($1, $2, $3, array[$4::uuid])"
+            " on conflict (store_uid, actor_id) do update set epoch = greatest(excluded.epoch, e.epoch + 1),"
+            " erasure_ids = e.erasure_ids || excluded.erasure_ids where $4 <> all (e.erasure_ids) returning epoch",
+            event.store_uid,
+            event.actor_id,
+            event.epoch,
+            event.erasure_id,
         )
+        if epoch is not None:
+            return True, epoch
+        known = "select epoch from erased_actors where store_uid = $1 and actor_id = $2"
+        return False, await tx.fetchval(known, event.store_uid, event.actor_id)
 
     async def forget_said(self, tx: Tx, session_store_uid: UUID, actor_id: str) -> int:
         """Drops an actor's lanes, batches and stored answers of the pipelines on a session store; returns how many."""
