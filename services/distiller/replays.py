@@ -170,12 +170,10 @@ class Replayer:
         """After a delay, some times. A swap that nobody has answered may have been made: memory is asked about it."""
         if actor.attempts < (TRIES if actor.state == "withdrawing" else len(DELAYS_S)):
             await self._actors.put_off(tx, replay, actor, _delay_s(actor.attempts))
-        elif actor.state == "swapping":
-            await self._actors.withdraw(tx, replay, actor, reason)
         elif actor.state == "withdrawing":
             await self._actors.settle(tx, replay, actor, "failed", f"{actor.reason}; {UNKNOWN}")
         else:
-            await self._actors.settle(tx, replay, actor, "failed", reason)
+            await self._actors.give_up(tx, replay, actor, reason)
 
     async def _follow(self, replay: Replay, pipeline: Pipeline, actor: AtWork) -> None:
         if not await self._actors.may_move(replay, actor):
@@ -188,7 +186,7 @@ class Replayer:
             if lane is None:
                 await self._actors.settle(tx, replay, actor, "gone", ERASED)
             elif lane.parked:
-                await self._actors.settle(tx, replay, actor, "failed", lane.reason)
+                await self._actors.give_up(tx, replay, actor, lane.reason)
             elif actor.state == "held" and lane.reason is not None:
                 # Nobody waits for a replay that itself waits: the live lane goes on meanwhile.
                 await let_go(tx, replay.replay_uid, actor.actor_id)
@@ -209,7 +207,7 @@ class Replayer:
         if not await nudge(tx, replay, actor_id):
             await self._actors.move(tx, replay, actor, "swapping")
         elif not await self._actors.gets_on(tx, replay, actor):
-            await self._actors.settle(tx, replay, actor, "failed", STUCK)
+            await self._actors.give_up(tx, replay, actor, STUCK)
         elif is_live:
             await self._actors.move(tx, replay, actor, "held")
 
@@ -236,7 +234,7 @@ class Replayer:
         if await nudge(tx, replay, actor.actor_id):
             await self._actors.move(tx, replay, actor, "held")
         else:
-            await self._actors.settle(tx, replay, actor, "failed", LOST)
+            await self._actors.give_up(tx, replay, actor, LOST)
 
     async def _withdraw(self, replay: Replay, pipeline: Pipeline, actor: AtWork) -> None:
         answer: SwapWithdrawn = await self._ask(

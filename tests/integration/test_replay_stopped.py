@@ -3,6 +3,7 @@
 import asyncio
 import json
 from datetime import datetime
+from itertools import count
 from typing import Any
 
 import asyncpg
@@ -12,7 +13,8 @@ from starlette.responses import Response
 from libs.chassis.errors import Retry
 from libs.chassis.housekeeping import Pass, run_pass
 from libs.chassis.unit_of_work import Tx
-from libs.contracts.requests import MemoriesSwapped, SwapMemories, SwapWithdrawn, WithdrawSwap
+from libs.contracts.ids import uuid7
+from libs.contracts.requests import KnownSession, MemoriesSwapped, SwapMemories, SwapWithdrawn, WithdrawSwap
 from services.distiller.access import Access
 from services.distiller.domain import Pipeline
 from services.distiller.store.batches import expired
@@ -114,6 +116,46 @@ async def test_a_replay_cancelled_while_an_actor_is_swapped_swaps_it_whole_or_no
         else:
             assert (over["state"], over["actors"]["swapped"]) == ("SUCCEEDED", 1)
             assert await contents(memstream) == [again(OLD)]
+        await goes_on(memstream, pipeline)
+
+
+async def test_a_swap_that_is_asked_for_twice_is_withdrawn_although_its_second_question_was_answered(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first may be on its way still, and would be made after the end."""
+    whole, go_on, questions = Replays.swap, asyncio.Event(), count(1)
+    outcomes: list[str] = []
+    beyond = KnownSession(session_uid=uuid7(), session_id="s2", position=9)
+
+    async def swap_later(replays: Replays, request: SwapMemories) -> MemoriesSwapped:
+        if next(questions) > 1:
+            return MemoriesSwapped(outcome="behind", ahead=[beyond])
+        await go_on.wait()
+        answer = await whole(replays, request)
+        outcomes.append(answer.outcome)
+        return answer
+
+    withdraw = Replays.withdraw
+    withdrawn: list[str] = []
+
+    async def withdrawing(replays: Replays, request: WithdrawSwap) -> SwapWithdrawn:
+        withdrawn.append(request.actor_id)
+        return await withdraw(replays, request)
+
+    monkeypatch.setattr(Replays, "swap", swap_later)
+    monkeypatch.setattr(Replays, "withdraw", withdrawing)
+    monkeypatch.setattr("services.distiller.replays.SWAP_TIMEOUT_S", 1.0)
+    async with opened() as memstream:
+        pipeline = await told(memstream, model)
+
+        over = await ended(memstream, await start(memstream, pipeline))
+        go_on.set()
+        await until(lambda: outcomes)
+
+        assert over["state"] == "FAILED"
+        assert withdrawn == ["ana"]
+        assert outcomes != ["swapped"]
+        assert await contents(memstream) == [OLD]
         await goes_on(memstream, pipeline)
 
 

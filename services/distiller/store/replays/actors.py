@@ -38,8 +38,8 @@ class ReplayActors:
 
     async def at_work(self, replay: Replay) -> list[AtWork]:
         rows = await self._database.fetch(
-            "select a.actor_id, a.state, a.swap_id, coalesce(e.epoch, 0) as source_epoch, a.attempts, a.reason,"
-            " a.retry_at is null or a.retry_at <= now() as is_due from replay_actors a"
+            "select a.actor_id, a.state, a.swap_id, a.swap_asked, coalesce(e.epoch, 0) as source_epoch,"
+            " a.attempts, a.reason, a.retry_at is null or a.retry_at <= now() as is_due from replay_actors a"
             " join replays r using (replay_uid) join pipelines p using (pipeline_uid)"
             " left join erased_actors e on e.store_uid = p.session_store_uid and e.actor_id = a.actor_id"
             f" where replay_uid = $1 and a.{AT_WORK} order by a.actor_id",
@@ -93,7 +93,8 @@ class ReplayActors:
         """The actor's next state, if it is still in the one that it was seen in."""
         return (
             await tx.execute(
-                "update replay_actors set state = $4, reason = $5, attempts = 0, retry_at = null"
+                "update replay_actors set state = $4, reason = $5, attempts = 0, retry_at = null,"
+                " swap_asked = swap_asked or $4 = 'swapping'"
                 " where replay_uid = $1 and actor_id = $2 and state = $3",
                 replay.replay_uid,
                 actor.actor_id,
@@ -136,9 +137,11 @@ class ReplayActors:
             await let_go(tx, replay.replay_uid, actor.actor_id)
             await drop_lanes(tx, replay.hidden_uid, [actor.actor_id])
 
-    async def withdraw(self, tx: Tx, replay: Replay, actor: AtWork, reason: str) -> None:
-        """A swap that may be under way is no more wanted: the live lane goes on."""
-        if await self.move(tx, replay, actor, "withdrawing", reason):
+    async def give_up(self, tx: Tx, replay: Replay, actor: AtWork, reason: str | None) -> None:
+        """It fails; a swap that may be under way is withdrawn first, and the live lane goes on meanwhile."""
+        if not actor.swap_asked:
+            await self.settle(tx, replay, actor, "failed", reason)
+        elif await self.move(tx, replay, actor, "withdrawing", reason):
             await let_go(tx, replay.replay_uid, actor.actor_id)
 
     async def gathered(self, swap_id: UUID) -> list[tuple[str, str | None]]:

@@ -39,13 +39,15 @@ class Replay:
 class AtWork:
     """An actor of a replay that something is to be done for.
 
-    `attempts` have failed in a row. `reason`: why it is withdrawn. `source_epoch`: of the last erasure in the session
+    `attempts` have failed in a row. `swap_asked`: a question to swap it may still be on its way, even where a later one
+    was answered. `reason`: why it is withdrawn. `source_epoch`: of the last erasure in the session
     store that was heard of; one that is heard of later ends this.
     """
 
     actor_id: str
     state: ActorState
     swap_id: UUID
+    swap_asked: bool
     source_epoch: int
     attempts: int
     reason: str | None

@@ -140,7 +140,7 @@ class Replays:
         """Every actor that is not swapped keeps what it has, and its live lane goes on; a swap may be under way."""
         rows = await tx.fetch(
             "update replay_actors set reason = $3, attempts = 0, retry_at = null,"
-            " state = case when state = 'swapping' then 'withdrawing' else $2 end"
+            " state = case when swap_asked then 'withdrawing' else $2 end"
             " where replay_uid = $1 and state in ('waiting', 'distilling', 'held', 'swapping')"
             " returning actor_id, state",
             replay.replay_uid,
