@@ -98,6 +98,7 @@ def build(
     bus.consume(events.MemoryActorErased, handlers.on_memory_actor_erased)
     bus.answer(requests.HastenLane, handlers.on_hasten_lane)
 
+    chassis.close_with(replayer.close)
     chassis.close_with(models.close)
     chassis.run(workers.run)
     chassis.every("runs", RUN_STEP_S, runner.step, runner.wake)

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from libs.chassis.errors import ApiError, Reject, Retry
 from libs.chassis.logs import logger
@@ -38,6 +39,7 @@ from services.distiller.store.replays.lanes import aim, aim_at, hidden_lane, hol
 SWAP_TIMEOUT_S = 30.0
 DELAYS_S = (1.0, 5.0, 15.0, 60.0, 120.0)  # its live lane may be held meanwhile
 TRIES = 30  # while nothing is held: about an hour
+REPLAYS_AT_ONCE = 8
 
 LOST = "the memory store, or what was gathered for it, is gone: replay again if it is there"
 UNKNOWN = "memory does not say whether the swap was made"
@@ -49,7 +51,10 @@ log = logger(__name__)
 
 
 class Replayer:
-    """`step` moves every active replay on; any replica may."""
+    """`step` moves every active replay on, each by itself: a swap takes its time, and others' live lanes may be held.
+
+    Any replica may, until `close`.
+    """
 
     def __init__(
         self,
@@ -70,17 +75,37 @@ class Replayer:
         self._unit_of_work = unit_of_work
         self._access = access
         self._ask = ask
+        self._turns = asyncio.Semaphore(REPLAYS_AT_ONCE)
+        self._moving: dict[UUID, asyncio.Task[None]] = {}
         self.wake = asyncio.Event()
 
     async def step(self) -> None:
         for replay in await self._replays.all_active():
-            try:
-                await self._go_on(replay)
-            except (ApiError, Retry) as away:
-                await self._wait(replay, str(away))
-            except Exception as failed:  # the other replays go on
-                log.warning("replay_failed", replay_uid=str(replay.replay_uid), error=type(failed).__name__)
-                await self._stop(replay, _reason(failed))
+            if replay.replay_uid not in self._moving:
+                self._begin(replay)
+
+    def _begin(self, replay: Replay) -> None:
+        task = self._moving[replay.replay_uid] = asyncio.create_task(self._move(replay))
+        task.add_done_callback(lambda _: self._moving.pop(replay.replay_uid))
+
+    async def close(self) -> None:
+        tasks = list(self._moving.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _move(self, replay: Replay) -> None:
+        try:
+            async with self._turns:
+                try:
+                    await self._go_on(replay)
+                except (ApiError, Retry) as away:
+                    await self._wait(replay, str(away))
+                except Exception as failed:
+                    log.warning("replay_failed", replay_uid=str(replay.replay_uid), error=type(failed).__name__)
+                    await self._stop(replay, _reason(failed))
+        except Exception as failed:  # the database is away: the next step comes back to it
+            log.warning("replay_interrupted", replay_uid=str(replay.replay_uid), error=type(failed).__name__)
 
     async def _go_on(self, replay: Replay) -> None:
         pipeline = await self._pipelines.of_run(replay.pipeline_uid)
@@ -92,9 +117,8 @@ class Replayer:
                 return
             await self._access.check(replace(hidden, memory_store_uid=replay.into_store_uid))
             await self._open(replay, hidden)
-        for actor in await self._actors.at_work(replay):
-            if actor.is_due:
-                await self._attempt(replay, pipeline, actor)
+        due = [actor for actor in await self._actors.at_work(replay) if actor.is_due]
+        await asyncio.gather(*(self._attempt(replay, pipeline, actor) for actor in due))
         room = self._actors_at_once - len(await self._actors.at_work(replay))
         if room > 0:
             async with self._unit_of_work.begin() as tx:

@@ -159,6 +159,34 @@ async def test_a_swap_that_is_asked_for_twice_is_withdrawn_although_its_second_q
         await goes_on(memstream, pipeline)
 
 
+async def test_a_swap_that_takes_long_delays_nobody_elses_replay(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, go_on = Replays.swap, asyncio.Event()
+    asked: list[str] = []
+
+    async def swap_slowly(replays: Replays, request: SwapMemories) -> MemoriesSwapped:
+        asked.append(request.actor_id)
+        if request.actor_id == "ana":
+            await go_on.wait()
+        return await whole(replays, request)
+
+    monkeypatch.setattr(Replays, "swap", swap_slowly)
+    async with opened() as memstream:
+        slow = await told(memstream, model)
+        other = await memstream.pipeline("talks", "trial")
+        await memstream.say("bo", "s2", OLD, chats="talks")
+        await memstream.settled(other, "talks")
+        first = await start(memstream, slow)
+        await until(lambda: asked)
+
+        over = await ended(memstream, await start(memstream, other))
+
+        assert (over["state"], asked) == ("SUCCEEDED", ["ana", "bo"])
+        go_on.set()
+        assert (await ended(memstream, first))["state"] == "SUCCEEDED"
+
+
 async def test_a_swap_that_memory_made_counts_although_no_answer_ever_came(
     opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
