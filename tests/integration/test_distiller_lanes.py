@@ -14,7 +14,7 @@ from libs.chassis.errors import Contended
 from libs.chassis.outbox import OutboxRow
 from libs.contracts.events import MemoriesDistilled, Range, SessionActorErased
 from libs.contracts.ids import uuid7
-from services.distiller.domain import Fenced, Lease, Pipeline, Question
+from services.distiller.domain import Fenced, Lease, Pipeline, Question, batch_of
 from services.distiller.store import Batches, Leases, batches
 from services.distiller.store.erasures import purge_gone_stores
 from services.distiller.store.patience import ALONE_PATIENCE_MS, PATIENCE_MS
@@ -686,6 +686,25 @@ async def test_of_two_readings_of_a_lane_at_once_each_has_its_own(store: Distill
     few, many = await asyncio.gather(store.leases.behind(lease, 1), store.leases.behind(lease, 10))
 
     assert (len(few), len(many)) == (1, 3)
+
+
+async def test_a_session_is_not_set_back_while_a_replay_meets_its_watermark(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await emitted(store, pipeline, ["ana"])
+    await settle(store, pipeline, "ana")
+    begun = Range(
+        session_uid=store.sessions[pipeline.session_store_uid, "ana", "s1"], session_id="s1", after=0, through=0
+    )
+
+    async def rewind() -> bool:
+        event = batch_of(pipeline, uuid7(), "ana", source_epoch=0, memory_epoch=0, ranges=[begun], rewound=True)
+        return await store.batches.rewind(event, OutboxRow.of(event), begun, 2, 1)
+
+    await store.database.write("update lanes set held_by = $1", uuid7())
+    assert not await rewind()
+    await store.database.write("update lanes set held_by = null")
+    assert await rewind()
+    assert not await rewind(), "the watermark is another"
 
 
 async def test_only_the_store_that_a_batch_went_to_can_answer_it(store: DistillerStore) -> None:

@@ -101,7 +101,7 @@ REWIND = """
 with lane as (
     update lanes l set pending_batch = $6, lease_token = lease_token + 1, lease_until = null, due_at = now(),
         marks = marks + 1
-    where l.pipeline_uid = $1 and l.actor_id = $2 and l.pending_batch is null
+    where l.pipeline_uid = $1 and l.actor_id = $2 and l.pending_batch is null and l.held_by is null
         and (l.lease_until is null or l.lease_until < now())
         and exists (select 1 from lane_sessions s where s.pipeline_uid = $1 and s.actor_id = $2
             and s.session_uid = $3 and s.distilled_position = $4)
@@ -231,7 +231,8 @@ class Batches:
     async def rewind(self, event: MemoriesDistilled, row: OutboxRow, begun: Range, watermark: int, last: int) -> bool:
         """Sets a session's watermark back from where it was to its beginning, with the batch that tells memory so.
 
-        False when the lane is at work or the watermark has moved, and then nothing happened.
+        False when the lane is at work or held, or the watermark has moved, and then nothing happened: what a replay
+        swaps in counts for the watermark that it met.
         """
         told = await self._database.write(
             REWIND,
