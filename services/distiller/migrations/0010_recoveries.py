@@ -2,8 +2,8 @@
 
 from libs.chassis.migrations import execute
 
-revision = "distiller_0009"
-down_revision = "distiller_0008"
+revision = "distiller_0010"
+down_revision = "distiller_0009"
 branch_labels = None
 depends_on = None
 

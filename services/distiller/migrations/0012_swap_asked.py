@@ -2,8 +2,8 @@
 
 from libs.chassis.migrations import execute
 
-revision = "distiller_0011"
-down_revision = "distiller_0010"
+revision = "distiller_0012"
+down_revision = "distiller_0011"
 branch_labels = None
 depends_on = None
 
