@@ -113,6 +113,8 @@ class Database:
         is_broken = False
         try:
             yield held
+        except Contended:  # rolled back
+            raise
         except (asyncio.CancelledError, Unavailable, OutcomeUnknown, *LOST):
             is_broken = True
             raise

@@ -9,7 +9,7 @@ import pytest
 
 from libs.chassis import pool as pools
 from libs.chassis.database import Database
-from libs.chassis.errors import OutcomeUnknown, Unavailable
+from libs.chassis.errors import Contended, OutcomeUnknown, Unavailable
 from tests.support.servers import PostgresServer
 
 BACKEND = "select pg_backend_pid()"
@@ -48,6 +48,26 @@ async def test_nothing_is_said_on_a_connection_whose_statement_took_too_long(pos
             assert await hasty.fetchval(BACKEND) != before
     finally:
         await hasty.close()
+
+
+async def test_a_transaction_that_gave_up_waiting_leaves_its_connection_usable(
+    one: Database, postgres: PostgresServer
+) -> None:
+    async def wait() -> None:
+        async with one.transaction() as connection:
+            await connection.execute("set local lock_timeout = 50")
+            await connection.execute("select pg_advisory_xact_lock(7)")
+
+    holder = await asyncpg.connect(postgres.dsn("postgres"))
+    try:
+        await holder.execute("select pg_advisory_lock(7)")
+        before = await one.fetchval(BACKEND)
+        with pytest.raises(Contended):
+            await wait()
+
+        assert await one.fetchval(BACKEND) == before
+    finally:
+        await holder.close()
 
 
 async def test_a_refused_statement_leaves_its_connection_usable(one: Database) -> None:

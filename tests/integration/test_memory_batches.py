@@ -12,6 +12,7 @@ from libs.chassis.errors import Contended
 from libs.contracts.events import Change, Evidence, Kind, MemoriesDistilled, Range
 from libs.contracts.ids import part_of, uuid7
 from libs.contracts.limits import REPLY_BYTES
+from services.memory.store import access
 from services.memory.store.batches import CHANGES_TOGETHER, first_together
 from tests.support.memory import Distiller, Memory, day, moment, said
 from tests.support.service import chassis_of
@@ -433,7 +434,10 @@ async def test_of_batches_that_come_at_once_each_has_the_answer_that_it_would_ha
     assert await memory.entries("a1") == []
 
 
-async def test_an_actor_whose_turn_somebody_has_delays_no_other(memory: Memory, distiller: Distiller) -> None:
+async def test_an_actor_whose_turn_somebody_has_delays_no_other(
+    memory: Memory, distiller: Distiller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "_IN_TURNS", access._IN_TURNS.replace(f"'{access.GROUP_PATIENCE_MS}'", "'60000'"))
     batches = one_each(distiller, 8)
     held, *others = batches
     async with chassis_of(memory.app).database.transaction() as connection:

@@ -13,6 +13,7 @@ from libs.chassis.unit_of_work import Tx
 
 # With whatever somebody holds: waiters must not use up everybody else's connections, nor hold up what came with them.
 PATIENCE_MS = 1000
+GROUP_PATIENCE_MS = 50  # of who has several actors' turns; then each is asked for alone
 
 # One row for a store that exists, whatever the caller may: $1 store_uid, $2 principal type, $3 principal.
 STORE = (
@@ -55,14 +56,14 @@ def permitted(rows: Sequence[asyncpg.Record], level: Level = READ) -> Sequence[a
 # Taken before anything gives the transaction its number, so that an actor's changes are numbered in the order in which
 # they commit: the change feed goes by these numbers. `for key share` runs above the join, hence after the wait.
 _TURN = "hashtextextended($1::uuid::text || ':' || {actor}, 0)"
-_PATIENCE = f"set_config('lock_timeout', '{PATIENCE_MS}', true)"
+_PATIENCE = "set_config('lock_timeout', '{ms}', true)"
 _IN_TURN = (
-    f"with turn as materialized (select {_PATIENCE},"
+    f"with turn as materialized (select {_PATIENCE.format(ms=PATIENCE_MS)},"
     f" pg_advisory_xact_lock({_TURN.format(actor='$2::text')}) is not null as is_had)"
 )
-# Whoever has one actor's turn waits for no other's, so that one stuck actor delays none and no two wait for each other.
+# Whoever has one actor's turn waits for no other's, and hardly for a row: one stuck actor delays none.
 _IN_TURNS = (
-    f"with turn as materialized (select {_PATIENCE},"
+    f"with turn as materialized (select {_PATIENCE.format(ms=GROUP_PATIENCE_MS)},"
     f" bool_and(pg_try_advisory_xact_lock({_TURN.format(actor='actor_id')})) as is_had"
     " from unnest($2::text[]) actor_id)"
 )
@@ -70,7 +71,7 @@ _IN_TURNS = (
 
 async def be_patient(tx: Tx) -> None:
     """For a transaction that takes nobody's turn: it waits no longer than one that does; then it raises `Contended`."""
-    await tx.execute(f"select {_PATIENCE}")
+    await tx.execute(f"select {_PATIENCE.format(ms=PATIENCE_MS)}")
 
 
 async def open_store(

@@ -1,7 +1,8 @@
 """The slots of one actor, held until the transaction ends: the only way by which entries change.
 
 Lock order, everywhere: the actor's turn and the store (`access`), source epoch, idempotency key, the actor's row.
-Whoever holds that row holds all that the actor has: nothing else needs a lock and no two writers wait for each other.
+Whoever holds that row holds all that the actor has: nothing else needs a lock. Swaps and erasures hold more than one
+turn, and a source epoch is held for every store: who waits for these waits no longer than `access` says.
 """
 
 from collections.abc import Mapping, Sequence
