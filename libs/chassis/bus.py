@@ -21,6 +21,7 @@ from faststream.nats import JStream, NatsBroker, PullSub
 from faststream.specification import AsyncAPI
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy as ServerAckPolicy
 from nats.js.api import ConsumerConfig, RetentionPolicy, StorageType, StreamConfig
@@ -28,7 +29,7 @@ from nats.js.errors import BadRequestError, NotFoundError
 from pydantic import BaseModel, ValidationError
 
 from libs.chassis.delivery import Delivery, refusing
-from libs.chassis.errors import Reject, Retry
+from libs.chassis.errors import Reject, Retry, Undone
 from libs.chassis.logs import logger
 from libs.chassis.metrics import Metrics
 from libs.chassis.outbox import OutboxRow
@@ -152,6 +153,7 @@ class Bus:
     async def ask(self, request: Message, answer: type[AnswerT], *, timeout_s: float = 2.0) -> AnswerT:
         """Asks another service. Raises `Retry` when nobody answers in time or cannot now, `Reject` if never.
 
+        The `Retry` is `Undone` where nothing was written for certain.
         What is asked at once travels together; the wait for those before it counts.
         """
         question = _Question(
@@ -167,17 +169,21 @@ class Bus:
             refused = Refused.model_validate_json(reply)
         except ValidationError:
             return answer.model_validate_json(reply)
-        raise (Retry if refused.retry else Reject)(f"{request.subject}: {refused.error}")
+        if not refused.retry:
+            raise Reject(f"{request.subject}: {refused.error}")
+        raise (Undone if refused.undone else Retry)(f"{request.subject}: {refused.error}")
 
     async def _ask(self, questions: Sequence["_Question"]) -> Sequence[bytes]:
         subject = questions[0].subject
         if self._client is None or not self._client.is_connected:
-            raise Retry(f"{subject}: NATS is away")
+            raise Undone(f"{subject}: NATS is away")
         bodies = _fitting([question.body for question in questions])
         is_alone = len(bodies) == 1
         body = bodies[0] if is_alone else _joined(bodies)
         try:
             reply = await self._client.request(subject, body, timeout=questions[0].timeout_s)
+        except NoRespondersError as error:
+            raise Undone(f"{subject}: {type(error).__name__}") from error
         except (NatsError, TimeoutError) as error:
             raise Retry(f"{subject}: {type(error).__name__}") from error
         return [reply.data] if is_alone else [bytes(each) for each in _ANSWERS.decode(reply.data)]

@@ -141,7 +141,7 @@ async def refusing(subject: str, answer: Awaitable[Any]) -> Any:
         return Refused(error="invalid request", retry=False)
     except Exception as failed:
         log.warning("request_failed", subject=subject, error=type(failed).__name__)
-        return Refused(error=type(failed).__name__)
+        return Refused(error=type(failed).__name__, undone=isinstance(failed, Unavailable))
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ ApiError                     an answer of the public surface: status, code, mess
   OutcomeUnknown 500           a commit may have happened, and repeating is not safe
   Internal 500                 our fault
 Retry, Reject                the fate of a message, decided in `delivery.py`
+  Undone                       of a question: nothing was written
 """
 
 from collections.abc import Mapping
@@ -123,6 +124,10 @@ class Internal(ApiError):
 
 class Retry(Exception):
     """Later: the message comes back after its consumer's next delay. The text becomes the reason if it is parked."""
+
+
+class Undone(Retry):
+    """A question that changed nothing: it reached nobody, or the answer says so."""
 
 
 class Reject(Exception):

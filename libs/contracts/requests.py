@@ -311,7 +311,11 @@ class LaneHastened(Message):
 
 
 class Refused(Message):
-    """The answer when a question cannot be answered now: ask again, or report a fault."""
+    """The answer when a question cannot be answered now: ask again, or report a fault.
+
+    `undone`: nothing was written. Without it that is not known.
+    """
 
     error: str
     retry: bool = True
+    undone: bool = False

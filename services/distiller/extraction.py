@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from libs.chassis.errors import Aborted, Internal, OutcomeUnknown, Retry, Unavailable
+from libs.chassis.errors import Aborted, Internal, OutcomeUnknown, Retry, Unavailable, Undone
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.events import AppliedChange, Change, MemoriesDistilled
 from libs.contracts.ids import part_of, uuid7
@@ -32,6 +32,8 @@ from services.distiller.store.usage import Spent
 
 NO_PIPELINE = UUID(int=0)
 APPLY_TIMEOUT_S = 10.0
+APPLY_AGAIN_S = 15.0
+APPLY_PAUSE_S = 0.25
 WRITTEN = ("applied", "confirmed", "history")
 NOBODY = ("erased", "gone")
 
@@ -232,12 +234,20 @@ class Extractor:
         progress.conclude(changes, applied.outcomes)
 
     async def _apply(self, batch: MemoriesDistilled) -> BatchApplied:
-        """Asks twice: the batch's id makes a repeat harmless."""
-        try:
-            applied: BatchApplied = await self._ask(ApplyBatch(batch=batch), BatchApplied, timeout_s=APPLY_TIMEOUT_S)
-        except Retry:
+        """Asks until it is answered: the batch's id makes a repeat harmless.
+
+        Raises `OutcomeUnknown` where a question may have been heard and no answer told what became of it.
+        """
+        last_at = asyncio.get_running_loop().time() + APPLY_AGAIN_S
+        is_known = True
+        while True:
             try:
-                applied = await self._ask(ApplyBatch(batch=batch), BatchApplied, timeout_s=APPLY_TIMEOUT_S)
-            except Retry:
-                raise OutcomeUnknown from None
-        return applied
+                applied: BatchApplied = await self._ask(
+                    ApplyBatch(batch=batch), BatchApplied, timeout_s=APPLY_TIMEOUT_S
+                )
+                return applied
+            except Retry as failure:
+                is_known = is_known and isinstance(failure, Undone)
+                if asyncio.get_running_loop().time() >= last_at:
+                    raise (failure if is_known else OutcomeUnknown()) from None
+            await asyncio.sleep(APPLY_PAUSE_S)

@@ -1,21 +1,27 @@
 """Synchronous extraction: a session distilled at once, into the slots that a pipeline would write."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
 from starlette.responses import Response
 
+from libs.chassis.errors import Contended, OutcomeUnknown
 from libs.contracts.events import Change
 from libs.contracts.requests import ApplyBatch, BatchApplied
 from libs.contracts.routes import BASE
+from services.distiller import extraction
 from services.memory.handlers import Handlers
 from services.memory.store import batches
+from services.memory.store.access import open_store_for_batch
 from tests.support import scripted_model as scripted
 from tests.support.replaying import put
 from tests.support.scripted_model import ScriptedModel
 from tests.support.servers import NatsServer, PostgresServer
+from tests.support.service import chassis_of, until
 from tests.support.system import Open, System, system
 
 EXTRACT = "/session-stores/chats/sessions/s1/extractions"
@@ -152,6 +158,64 @@ async def test_what_memory_refuses_is_told_and_the_rest_is_written(
         assert (answer.status_code, answer.json()["error_code"]) == (409, "ABORTED")
         assert "refused: the operator lowered a limit" in answer.json()["message"]
         assert list((await memstream.memories("ana")).values()) == ["Rain or shine"]
+
+
+async def test_an_extraction_waits_for_an_actor_who_is_held(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply = Handlers.apply_batch
+    refused: list[Contended] = []
+
+    async def counted(self: Handlers, request: ApplyBatch) -> BatchApplied:
+        try:
+            return await apply(self, request)
+        except Contended as held:
+            refused.append(held)
+            raise
+
+    monkeypatch.setattr(Handlers, "apply_batch", counted)
+    async with opened() as memstream:
+        await memstream.pipeline(trigger="MANUAL_ONLY")
+        chassis = chassis_of(memstream.apps["memory"])
+        facts: UUID = await chassis.database.fetchval("select store_uid from memory_stores")
+        async with chassis.unit_of_work.begin() as tx:
+            await open_store_for_batch(tx, facts, "ana")
+            extracting = asyncio.ensure_future(said_and_extracted(memstream, "Rain or shine"))
+            await until(lambda: len(refused) == 2)
+
+        answer = await extracting
+
+        assert answer.status_code == 200, answer.text
+        assert list((await memstream.memories("ana")).values()) == ["Rain or shine"]
+        assert model.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("failure", "answered"),
+    [(Contended, (503, "TEMPORARILY_UNAVAILABLE")), (OutcomeUnknown, (500, "INTERNAL_ERROR"))],
+)
+async def test_an_extraction_that_memory_goes_on_refusing_says_whether_something_may_be_written(
+    opened: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: type[Contended | OutcomeUnknown],
+    answered: tuple[int, str],
+) -> None:
+    asked: list[ApplyBatch] = []
+
+    async def refuse(self: Handlers, request: ApplyBatch) -> BatchApplied:
+        asked.append(request)
+        raise failure
+
+    monkeypatch.setattr(Handlers, "apply_batch", refuse)
+    monkeypatch.setattr(extraction, "APPLY_AGAIN_S", 0.5)
+
+    async with opened() as memstream:
+        await memstream.pipeline(trigger="MANUAL_ONLY")
+        answer = await said_and_extracted(memstream, "Rain or shine")
+
+    assert (answer.status_code, answer.json()["error_code"]) == answered
+    assert ("Nothing was written" in answer.json()["message"]) == (failure is Contended)
+    assert len({request.batch.batch_id for request in asked}) == 1 < len(asked)
 
 
 async def test_an_extraction_ends_where_its_actor_is_erased(opened: Open, model: ScriptedModel) -> None:
