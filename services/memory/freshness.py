@@ -31,6 +31,7 @@ from services.memory.store.progress import Progress, Reached
 LOOK_AGAIN_S = 0.25
 HASTEN_TIMEOUT_S = 2.0
 FIND_TIMEOUT_S = 0.5
+AT_ONCE_S = 0.1
 
 
 class Asker(Protocol):
@@ -101,9 +102,11 @@ class Freshness:
                 reached = await self._progress.reached(caller, store_uid, goal.session_store_id, goal.session_id)
                 if reached is None:
                     return goal.position
+                if reached.position < goal.position:
+                    return goal.position - reached.position
                 if reached.session_uid not in bears_name:
-                    bears_name[reached.session_uid] = await self._bears_name(caller, reached, goal.session_id)
-                return max(0, goal.position - reached.position) if bears_name[reached.session_uid] else goal.position
+                    bears_name[reached.session_uid] = await self._bears_name(caller, reached, goal, deadline)
+                return 0 if bears_name[reached.session_uid] else goal.position
 
             left = await behind()
             if left == 0:
@@ -127,14 +130,18 @@ class Freshness:
             except TimeoutError:
                 continue
 
-    async def _bears_name(self, caller: Caller, reached: Reached, session_id: str) -> bool:
-        """Whether no other session has the name by now, as is assumed while the session service does not answer."""
-        question = FindSession(store_uid=reached.session_store_uid, session_id=session_id)
+    async def _bears_name(self, caller: Caller, reached: Reached, goal: Goal, deadline: float) -> bool:
+        """Whether no other session has the name by now, as is assumed while the session service does not answer.
+
+        That is waited for until the deadline; after it, as long as an answer takes that comes at once.
+        """
+        question = FindSession(store_uid=reached.session_store_uid, session_id=goal.session_id)
         try:
-            found: FoundSession = await self._asker.ask(question, FoundSession, timeout_s=FIND_TIMEOUT_S)
-            if found.session_uid is None:
-                return await self._is_there(caller, reached.session_store_uid)
-        except Retry:
+            async with asyncio.timeout_at(max(deadline, asyncio.get_running_loop().time() + AT_ONCE_S)):
+                found: FoundSession = await self._asker.ask(question, FoundSession, timeout_s=FIND_TIMEOUT_S)
+                if found.session_uid is None:
+                    return await self._is_there(caller, reached.session_store_uid)
+        except (Retry, TimeoutError):
             return True
         return found.session_uid == reached.session_uid
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from libs.chassis.bus import Bus
 from libs.chassis.metrics import Metrics
 from libs.chassis.parked import ParkedMessages
 from libs.contracts.ids import uuid7
-from libs.contracts.requests import HastenLane, LaneHastened
+from libs.contracts.requests import FindSession, FoundSession, HastenLane, LaneHastened
+from services.memory import freshness
 from services.memory.app import build
 from tests.support.memory import Distiller, Memory, memory_service, said, settings
 from tests.support.servers import NatsServer, PostgresServer
@@ -37,16 +39,43 @@ class Lanes:
         return LaneHastened.model_validate({"reason": self.reason})
 
 
+class Sessions:
+    """Hears every question and answers none."""
+
+    def __init__(self) -> None:
+        self.asked: list[FindSession] = []
+
+    async def find(self, request: FindSession) -> FoundSession:
+        self.asked.append(request)
+        await asyncio.Event().wait()
+        return FoundSession()
+
+
+@asynccontextmanager
+async def answering(
+    service: str, memory: Memory, nats: NatsServer, question: type[Any], answer: Callable[[Any], Awaitable[Any]]
+) -> AsyncIterator[None]:
+    bus = Bus(service, nats.url, ParkedMessages(chassis_of(memory.app).database), Metrics())
+    bus.answer(question, answer)
+    running_bus = asyncio.ensure_future(bus.run())
+    await until(lambda: bus.connected)
+    yield
+    running_bus.cancel()
+    await asyncio.gather(running_bus, return_exceptions=True)
+
+
 @pytest.fixture
 async def lanes(memory: Memory, nats: NatsServer) -> AsyncIterator[Lanes]:
     lanes = Lanes("due")
-    bus = Bus("distiller", nats.url, ParkedMessages(chassis_of(memory.app).database), Metrics())
-    bus.answer(HastenLane, lanes.hasten)
-    running_bus = asyncio.ensure_future(bus.run())
-    await until(lambda: bus.connected)
-    yield lanes
-    running_bus.cancel()
-    await asyncio.gather(running_bus, return_exceptions=True)
+    async with answering("distiller", memory, nats, HastenLane, lanes.hasten):
+        yield lanes
+
+
+@pytest.fixture
+async def silent_sessions(memory: Memory, nats: NatsServer) -> AsyncIterator[Sessions]:
+    sessions = Sessions()
+    async with answering("session", memory, nats, FindSession, sessions.find):
+        yield sessions
 
 
 def waiting(position: int, **more: Any) -> dict[str, Any]:
@@ -107,6 +136,23 @@ async def test_the_time_to_wait_is_kept_and_the_answer_says_how_far_behind(memor
 
     assert (answer["settled"], answer["behind"], answer["reason"]) == (False, 2, "due")
     assert len(lanes.asked) == 1
+
+
+async def test_the_session_service_is_asked_only_what_it_decides_and_not_waited_for_beyond_the_time(
+    memory: Memory, lanes: Lanes, silent_sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freshness, "FIND_TIMEOUT_S", 20.0)
+    distiller = await Distiller.of(memory)
+    await memory.handlers.on_memories_distilled(distiller.batch([], session_uid=uuid7(), through=3))
+    url = memory.url("/entries:search")
+
+    assert (await memory.ok("POST", url, json=waiting(4, max_wait_ms=0)))["behind"] == 1
+    assert silent_sessions.asked == []
+
+    started = time.monotonic()
+    assert (await memory.ok("POST", url, json=waiting(3, max_wait_ms=0)))["settled"]
+    assert time.monotonic() - started < 10
+    assert [asked.session_id for asked in silent_sessions.asked] == ["s1"]
 
 
 @pytest.mark.parametrize("deleted", ["/sessions/s1", ""], ids=["session", "store"])
