@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -190,25 +190,27 @@ class Extractor:
         try:
             reply = await model.ask(question.asked, known_entries(question.related), wanted.instructions)
         except Failed as failed:
-            await self._book(wanted, model, failed.spent, recovered=failed.recovered)
+            await _to_its_end(self._book(wanted, model, failed.spent, recovered=failed.recovered))
             raise failed.cause from None
         except asyncio.CancelledError:
-            await asyncio.shield(self._book(wanted, model, Spent(model.name, "deadline"), recovered=False))
+            await _to_its_end(self._book(wanted, model, Spent(model.name, "deadline"), recovered=False))
             raise
-        await self._book(wanted, model, reply.spent, recovered=reply.recovered)
+        await _to_its_end(self._book(wanted, model, reply.spent, recovered=reply.recovered))
         return await self._reader.changes(wanted.memory_store_uid, wanted.session.actor_id, question, reply.text)
 
     async def _book(self, wanted: Extraction, model: Model, spent: Spent, *, recovered: bool) -> None:
-        """On the pair of stores, for there is no pipeline; lanes that wait for the endpoint hear that it is there."""
+        """On the pair of stores, for there is no pipeline; lanes that wait for the endpoint hear that it is there.
+
+        What may be booked already is booked again: rather once too often than never.
+        """
         if not model.paid:
             return
         self._metrics.count(spent)
         pair = part_of(wanted.session_store_uid, str(wanted.memory_store_uid))
 
-        async def book(may_be_done: bool) -> None:
-            if not may_be_done:
-                async with self._unit_of_work.begin() as tx:
-                    await self._usage.book(tx, wanted.workspace_id, pair, spent)
+        async def book(_: bool) -> None:
+            async with self._unit_of_work.begin() as tx:
+                await self._usage.book(tx, wanted.workspace_id, pair, spent)
 
         await outlasting(book)
         if recovered:
@@ -251,3 +253,13 @@ class Extractor:
                 if asyncio.get_running_loop().time() >= last_at:
                     raise (failure if is_known else OutcomeUnknown()) from None
             await asyncio.sleep(APPLY_PAUSE_S)
+
+
+async def _to_its_end(booking: Coroutine[Any, Any, None]) -> None:
+    """Whoever waits may give up, or the deadline pass: what was paid for is booked all the same."""
+    task = asyncio.create_task(booking)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
