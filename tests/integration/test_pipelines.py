@@ -141,6 +141,21 @@ async def test_a_mask_names_the_trigger_or_whether_it_is_enabled(memstream: Syst
     assert (answer.status_code, answer.json()["error_code"]) == (400, "INVALID_PARAMETER_VALUE")
 
 
+@pytest.mark.parametrize("body", [{}, {"dreamer_policy": {}}, {"dreamer_policy": {"enabled": None}}])
+async def test_a_mask_that_names_enabled_needs_its_value(
+    memstream: System, pipeline: str, body: dict[str, Any]
+) -> None:
+    await memstream.call(
+        "PATCH", f"/{pipeline}?update_mask=dreamer_policy.trigger", json={"dreamer_policy": {"trigger": "CONTINUOUS"}}
+    )
+
+    answer = await memstream.client.patch(f"{BASE}/{pipeline}?update_mask=dreamer_policy.enabled", json=body)
+
+    assert (answer.status_code, answer.json()["error_code"]) == (400, "INVALID_PARAMETER_VALUE")
+    assert "dreamer_policy.enabled" in answer.json()["message"]
+    assert (await memstream.call("GET", f"/{pipeline}"))["dreamer_policy"]["trigger"] == "CONTINUOUS"
+
+
 @pytest.mark.parametrize("mask", ["", "name", "dreamer_policy", "display_name,session_store"])
 async def test_a_mask_outside_the_rules_is_refused(memstream: System, pipeline: str, mask: str) -> None:
     answer = await memstream.client.patch(f"{BASE}/{pipeline}", params={"update_mask": mask}, json={})

@@ -168,7 +168,9 @@ class PipelineApi:
         if "dreamer_policy.enabled" in paths:
             if "trigger" in changes:
                 raise InvalidParameter("update_mask may name one of dreamer_policy.trigger and dreamer_policy.enabled.")
-            changes["trigger"] = pipeline.trigger_when(enabled=bool(policy.enabled))
+            if policy.enabled is None:
+                raise InvalidParameter("dreamer_policy.enabled must be true or false where update_mask names it.")
+            changes["trigger"] = pipeline.trigger_when(enabled=policy.enabled)
         if "quiet_period_s" in changes and changes["quiet_period_s"] is None:
             changes["quiet_period_s"] = QUIET_PERIOD_S
         if "max_wait_s" in changes and changes["max_wait_s"] is None:
