@@ -9,12 +9,15 @@ from itertools import count
 from uuid import UUID
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from libs.chassis.errors import Contended
 from libs.chassis.outbox import OutboxRow
 from libs.contracts.events import MemoriesDistilled, Range, SessionActorErased
 from libs.contracts.ids import uuid7
 from services.distiller.domain import Fenced, Lease, Pipeline, Question, batch_of
+from services.distiller.handlers import Unanswered
+from services.distiller.metrics import Metrics
 from services.distiller.store import Batches, Leases, batches
 from services.distiller.store.erasures import purge_gone_stores
 from services.distiller.store.patience import ALONE_PATIENCE_MS, PATIENCE_MS
@@ -609,6 +612,56 @@ async def test_an_answer_does_not_deadlock_with_an_erasure(
 
     assert erased == 1
     assert await store.database.fetchval("select count(*) from lanes where pending_batch is null") == 1
+
+
+async def lost_lanes(store: DistillerStore) -> list[str]:
+    """Whose lane waits for a batch that is no more."""
+    rows = await store.database.fetch(
+        "select actor_id from lanes where pending_batch is not null"
+        " and pending_batch not in (select batch_id from batches)"
+    )
+    return [row["actor_id"] for row in rows]
+
+
+async def test_a_batch_handed_over_during_an_erasure_leaves_no_lane_waiting_for_it(
+    store: DistillerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 2)])
+    lease = await leased(store)
+    handed: list[asyncio.Future[bool]] = []
+
+    async with store.unit_of_work.begin() as tx:
+        execute = tx.execute
+
+        async def is_handed_over_or_waits() -> bool:
+            return handed[0].done() or await one_waits_for_a_lock(store)
+
+        async def hand_over_after(sql: str, *args: object) -> int:
+            touched = await execute(sql, *args)
+            if not handed:
+                handed.append(asyncio.ensure_future(hand_over(store, pipeline, lease, 2)))
+                await until(is_handed_over_or_waits)
+            return touched
+
+        monkeypatch.setattr(tx, "execute", hand_over_after)
+        await store.erasures.forget_remembered(tx, pipeline.memory_store_uid, "ana")
+    await handed[0]
+
+    assert await lost_lanes(store) == []
+
+
+async def test_a_lane_whose_batch_is_gone_goes_on(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await emitted(store, pipeline, ["ana", "bo"])
+    await store.database.write("delete from batches where actor_id = 'ana'")
+    await store.lanes.mark([store.mark(pipeline, actor, 3) for actor in ("ana", "bo")])
+    lost = await lost_lanes(store)
+
+    await Unanswered(store.batches, store.unit_of_work, Metrics(CollectorRegistry()), after_s=60).send_again()
+
+    assert (lost, await lost_lanes(store)) == (["ana"], [])
+    assert await due_actors(store) == {"ana"}, "the other one still waits for its answer"
 
 
 async def test_a_lane_that_is_held_keeps_no_other_workspace_waiting(store: DistillerStore) -> None:

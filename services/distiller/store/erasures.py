@@ -54,18 +54,22 @@ class Erasures:
 
     async def forget_remembered(self, tx: Tx, memory_store_uid: UUID, actor_id: str) -> int:
         """Drops an actor's batches for a memory store, and frees the lanes that waited for them."""
+        # All the lanes that may send one, first: a batch that is handed over meanwhile comes before or after all this.
         await tx.execute(
-            "with held as (select l.pipeline_uid, l.actor_id from batches b join lanes l"
-            "   on l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id and l.pending_batch = b.batch_id"
-            "  where b.memory_store_uid = $1 and b.actor_id = $2"
-            "  order by l.pipeline_uid, l.actor_id for no key update of l)"
-            " update lanes l set pending_batch = null from held"
-            " where l.pipeline_uid = held.pipeline_uid and l.actor_id = held.actor_id",
+            "select from lanes where actor_id = $2"
+            " and pipeline_uid in (select pipeline_uid from pipelines where memory_store_uid = $1)"
+            " order by pipeline_uid for no key update",
             memory_store_uid,
             actor_id,
         )
         return await tx.execute(
-            "delete from batches where memory_store_uid = $1 and actor_id = $2", memory_store_uid, actor_id
+            "with gone as (delete from batches where memory_store_uid = $1 and actor_id = $2"
+            "  returning pipeline_uid, batch_id),"
+            " freed as (update lanes l set pending_batch = null from gone"
+            "  where l.pipeline_uid = gone.pipeline_uid and l.actor_id = $2 and l.pending_batch = gone.batch_id)"
+            " select from gone",
+            memory_store_uid,
+            actor_id,
         )
 
     async def forget_store(self, tx: Tx, store_uid: UUID) -> None:
