@@ -162,6 +162,50 @@ async def test_a_mark_for_a_manual_pipeline_is_known_but_not_due(store: Distille
     assert (lane.state, lane.behind) == ("waiting", 5)
 
 
+async def test_a_line_that_is_marked_while_its_pipeline_becomes_continuous_is_made_due_later(
+    store: DistillerStore,
+) -> None:
+    pipeline = await store.pipeline(trigger="MANUAL_ONLY")
+    async with store.unit_of_work.begin() as tx:
+        await store.pipelines.update(tx, pipeline.pipeline_uid, pipeline.revision, {"trigger": "CONTINUOUS"})
+        await store.lanes.make_due(tx, pipeline.pipeline_uid)
+        await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+    neither = await due_actors(store)
+
+    assert await store.lanes.make_lost_due(pipeline.pipeline_uid) == 1
+
+    assert (neither, await due_actors(store)) == (set(), {"ana"})
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        "due_at = now() + interval '1 hour'",
+        "due_at = null, pending_batch = gen_random_uuid()",
+        "due_at = null, lease_until = now() + interval '1 minute'",
+        "due_at = null, held_by = gen_random_uuid()",
+    ],
+    ids=["due", "unanswered", "at work", "held"],
+)
+async def test_a_lane_that_waits_for_something_is_not_made_due(store: DistillerStore, waits: str) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+    await store.database.write(f"update lanes set {waits}")
+
+    assert await store.lanes.make_lost_due(pipeline.pipeline_uid) == 0
+
+
+@pytest.mark.parametrize(("trigger", "position"), [("MANUAL_ONLY", 1), ("SCHEDULED", 1), ("CONTINUOUS", 0)])
+async def test_only_a_continuous_lane_that_is_behind_is_made_due(
+    store: DistillerStore, trigger: str, position: int
+) -> None:
+    pipeline = await store.pipeline(trigger=trigger)
+    await store.lanes.mark([store.mark(pipeline, "ana", position)])
+    await store.database.write("update lanes set due_at = null")
+
+    assert await store.lanes.make_lost_due(pipeline.pipeline_uid) == 0
+
+
 @pytest.mark.parametrize(
     ("trigger", "is_replays", "is_due", "is_wanted"),
     [
