@@ -559,6 +559,20 @@ async def test_a_repeated_erasure_leaves_what_came_after_it_and_another_one_does
     assert [await erase(event) for event in (after_a_restore, after_a_restore, second)] == [(1, 3), (0, 3), (0, 3)]
 
 
+async def test_an_erasure_of_which_only_the_epoch_was_noted_is_no_news_either(store: DistillerStore) -> None:
+    store_uid = uuid7()
+    await store.database.write(
+        "insert into erased_actors (store_uid, actor_id, epoch) values ($1, 'ana', 2)", store_uid
+    )
+
+    async def is_news(epoch: int) -> bool:
+        event = SessionActorErased(workspace_id=1, store_uid=store_uid, actor_id="ana", epoch=epoch, erasure_id=uuid7())
+        async with store.unit_of_work.begin() as tx:
+            return (await store.erasures.begin(tx, event))[0]
+
+    assert [await is_news(epoch) for epoch in (1, 2, 3)] == [False, False, True]
+
+
 async def test_an_erasure_takes_the_lease_so_that_no_line_is_kept_after_it(store: DistillerStore) -> None:
     pipeline = await store.pipeline()
     await store.lanes.mark([store.mark(pipeline, "ana", 1)])
