@@ -156,7 +156,10 @@ class Handlers:
 
 
 class Unanswered:
-    """Sends again what memory has not answered in time, under the same `batch_id` and a new message id."""
+    """Sends again what memory has not answered in time, under the same `batch_id` and a new message id.
+
+    A lane whose batch is gone is freed.
+    """
 
     def __init__(self, batches: Batches, unit_of_work: UnitOfWork, metrics: Metrics, after_s: float) -> None:
         self._batches = batches
@@ -165,6 +168,8 @@ class Unanswered:
         self._after_s = after_s
 
     async def send_again(self) -> None:
+        async with self._unit_of_work.begin() as tx:
+            await self._batches.free_lost(tx)
         async with self._unit_of_work.begin() as tx:
             late = await self._batches.claim_unanswered(tx, self._after_s, 500)
             tx.emitted.extend(OutboxRow(uuid7(), MemoriesDistilled.subject, batch.event) for batch in late)

@@ -89,10 +89,16 @@ class LaneWorkers:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _set_timer(self) -> None:
-        """For the next lane that will be due, and at the latest for a look at what other replicas marked."""
+        """For the next lane that will be due, and at the latest for a look at what other replicas marked.
+
+        One that is due already came since the look, unless it is held back: then the end of a lane is waited for.
+        """
         next_due_s = await self._leases.next_due_s()
         longest = self._settings.poll_interval_s
-        self.due_in(next_due_s if next_due_s is not None and 0 < next_due_s < longest else longest)
+        if next_due_s is None or (next_due_s <= 0 and self._is_held_back):
+            self.due_in(longest)
+        else:
+            self.due_in(min(next_due_s, longest))
 
     async def _take_turns(self) -> bool:
         """Starts work on due lanes; True when there may be more right now."""

@@ -118,7 +118,11 @@ class Replayer:
             await self._access.check(replace(hidden, memory_store_uid=replay.into_store_uid))
             await self._open(replay, hidden)
         due = [actor for actor in await self._actors.at_work(replay) if actor.is_due]
-        await asyncio.gather(*(self._attempt(replay, pipeline, actor) for actor in due))
+        attempts = [self._attempt(replay, pipeline, actor) for actor in due]
+        # Until the last one has ended, whatever befalls the first: nobody begins anew what is still under way.
+        for failed in await asyncio.gather(*attempts, return_exceptions=True):
+            if failed is not None:
+                raise failed
         room = self._actors_at_once - len(await self._actors.at_work(replay))
         if room > 0:
             async with self._unit_of_work.begin() as tx:

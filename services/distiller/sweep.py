@@ -1,7 +1,7 @@
 """Finds by looking what an event should have told: the broker may lose anything, and nothing is lost.
 
 A pipeline's session store is asked for the sessions that changed since the last sweep began, minus an overlap; a new
-pipeline, and every pipeline once a day, gets the whole walk.
+pipeline, and every pipeline once a day, gets the whole walk. Lanes that are behind and wait for nothing go on.
 """
 
 import asyncio
@@ -74,6 +74,8 @@ class Sweeper:
                     cursor = walked.cursor
                     if cursor is None:
                         break
+                if await self._lanes.make_lost_due(sweep.pipeline.pipeline_uid):
+                    self._workers.due_in(0)
             except (ApiError, Retry, Reject) as away:
                 log.info("sweep_put_off", error=str(away))
                 await self._pipelines.put_off_sweep(sweep, settings.sweep_interval_s, RETRY_S)

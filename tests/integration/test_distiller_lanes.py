@@ -9,12 +9,15 @@ from itertools import count
 from uuid import UUID
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from libs.chassis.errors import Contended
 from libs.chassis.outbox import OutboxRow
 from libs.contracts.events import MemoriesDistilled, Range, SessionActorErased
 from libs.contracts.ids import uuid7
 from services.distiller.domain import Fenced, Lease, Pipeline, Question, batch_of
+from services.distiller.handlers import Unanswered
+from services.distiller.metrics import Metrics
 from services.distiller.store import Batches, Leases, batches
 from services.distiller.store.erasures import purge_gone_stores
 from services.distiller.store.patience import ALONE_PATIENCE_MS, PATIENCE_MS
@@ -157,6 +160,50 @@ async def test_a_mark_for_a_manual_pipeline_is_known_but_not_due(store: Distille
     assert await due_actors(store) == set()
     [lane] = await store.lanes.page(pipeline.pipeline_uid, None, None, None, 10)
     assert (lane.state, lane.behind) == ("waiting", 5)
+
+
+async def test_a_line_that_is_marked_while_its_pipeline_becomes_continuous_is_made_due_later(
+    store: DistillerStore,
+) -> None:
+    pipeline = await store.pipeline(trigger="MANUAL_ONLY")
+    async with store.unit_of_work.begin() as tx:
+        await store.pipelines.update(tx, pipeline.pipeline_uid, pipeline.revision, {"trigger": "CONTINUOUS"})
+        await store.lanes.make_due(tx, pipeline.pipeline_uid)
+        await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+    neither = await due_actors(store)
+
+    assert await store.lanes.make_lost_due(pipeline.pipeline_uid) == 1
+
+    assert (neither, await due_actors(store)) == (set(), {"ana"})
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        "due_at = now() + interval '1 hour'",
+        "due_at = null, pending_batch = gen_random_uuid()",
+        "due_at = null, lease_until = now() + interval '1 minute'",
+        "due_at = null, held_by = gen_random_uuid()",
+    ],
+    ids=["due", "unanswered", "at work", "held"],
+)
+async def test_a_lane_that_waits_for_something_is_not_made_due(store: DistillerStore, waits: str) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+    await store.database.write(f"update lanes set {waits}")
+
+    assert await store.lanes.make_lost_due(pipeline.pipeline_uid) == 0
+
+
+@pytest.mark.parametrize(("trigger", "position"), [("MANUAL_ONLY", 1), ("SCHEDULED", 1), ("CONTINUOUS", 0)])
+async def test_only_a_continuous_lane_that_is_behind_is_made_due(
+    store: DistillerStore, trigger: str, position: int
+) -> None:
+    pipeline = await store.pipeline(trigger=trigger)
+    await store.lanes.mark([store.mark(pipeline, "ana", position)])
+    await store.database.write("update lanes set due_at = null")
+
+    assert await store.lanes.make_lost_due(pipeline.pipeline_uid) == 0
 
 
 @pytest.mark.parametrize(
@@ -512,6 +559,20 @@ async def test_a_repeated_erasure_leaves_what_came_after_it_and_another_one_does
     assert [await erase(event) for event in (after_a_restore, after_a_restore, second)] == [(1, 3), (0, 3), (0, 3)]
 
 
+async def test_an_erasure_of_which_only_the_epoch_was_noted_is_no_news_either(store: DistillerStore) -> None:
+    store_uid = uuid7()
+    await store.database.write(
+        "insert into erased_actors (store_uid, actor_id, epoch) values ($1, 'ana', 2)", store_uid
+    )
+
+    async def is_news(epoch: int) -> bool:
+        event = SessionActorErased(workspace_id=1, store_uid=store_uid, actor_id="ana", epoch=epoch, erasure_id=uuid7())
+        async with store.unit_of_work.begin() as tx:
+            return (await store.erasures.begin(tx, event))[0]
+
+    assert [await is_news(epoch) for epoch in (1, 2, 3)] == [False, False, True]
+
+
 async def test_an_erasure_takes_the_lease_so_that_no_line_is_kept_after_it(store: DistillerStore) -> None:
     pipeline = await store.pipeline()
     await store.lanes.mark([store.mark(pipeline, "ana", 1)])
@@ -609,6 +670,56 @@ async def test_an_answer_does_not_deadlock_with_an_erasure(
 
     assert erased == 1
     assert await store.database.fetchval("select count(*) from lanes where pending_batch is null") == 1
+
+
+async def lost_lanes(store: DistillerStore) -> list[str]:
+    """Whose lane waits for a batch that is no more."""
+    rows = await store.database.fetch(
+        "select actor_id from lanes where pending_batch is not null"
+        " and pending_batch not in (select batch_id from batches)"
+    )
+    return [row["actor_id"] for row in rows]
+
+
+async def test_a_batch_handed_over_during_an_erasure_leaves_no_lane_waiting_for_it(
+    store: DistillerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 2)])
+    lease = await leased(store)
+    handed: list[asyncio.Future[bool]] = []
+
+    async with store.unit_of_work.begin() as tx:
+        execute = tx.execute
+
+        async def is_handed_over_or_waits() -> bool:
+            return handed[0].done() or await one_waits_for_a_lock(store)
+
+        async def hand_over_after(sql: str, *args: object) -> int:
+            touched = await execute(sql, *args)
+            if not handed:
+                handed.append(asyncio.ensure_future(hand_over(store, pipeline, lease, 2)))
+                await until(is_handed_over_or_waits)
+            return touched
+
+        monkeypatch.setattr(tx, "execute", hand_over_after)
+        await store.erasures.forget_remembered(tx, pipeline.memory_store_uid, "ana")
+    await handed[0]
+
+    assert await lost_lanes(store) == []
+
+
+async def test_a_lane_whose_batch_is_gone_goes_on(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await emitted(store, pipeline, ["ana", "bo"])
+    await store.database.write("delete from batches where actor_id = 'ana'")
+    await store.lanes.mark([store.mark(pipeline, actor, 3) for actor in ("ana", "bo")])
+    lost = await lost_lanes(store)
+
+    await Unanswered(store.batches, store.unit_of_work, Metrics(CollectorRegistry()), after_s=60).send_again()
+
+    assert (lost, await lost_lanes(store)) == (["ana"], [])
+    assert await due_actors(store) == {"ana"}, "the other one still waits for its answer"
 
 
 async def test_a_lane_that_is_held_keeps_no_other_workspace_waiting(store: DistillerStore) -> None:

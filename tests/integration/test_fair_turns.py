@@ -94,6 +94,51 @@ async def test_of_however_many_workspaces_all_are_served_without_a_look_at_the_t
         await until(lambda: len(recorded.turns) == workspaces * len(actors))
 
 
+async def test_a_lane_that_is_due_since_the_last_look_is_taken_without_a_look_at_the_table_now_and_then(
+    store: DistillerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = await store.pipeline()
+    next_due_s = store.leases.next_due_s
+    recorded = Recorded()
+
+    async def marked_before() -> float | None:
+        await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+        return await next_due_s()
+
+    monkeypatch.setattr(store.leases, "next_due_s", marked_before)
+    async with at_work(store, recorded, poll_interval_s=3600):
+        await until(lambda: recorded.turns)
+
+
+async def test_a_lane_that_is_held_back_is_not_looked_for_again_and_again(
+    store: DistillerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, actor, 1) for actor in ("ana", "bo")])
+    next_due_s = store.leases.next_due_s
+    looks: list[float | None] = []
+    is_hot = asyncio.Event()
+
+    class Slow:
+        async def distil(self, lease: Lease) -> bool:
+            return await asyncio.Future()
+
+    async def counted() -> float | None:
+        looks.append(await next_due_s())
+        if len(looks) == 4:
+            is_hot.set()
+        return looks[-1]
+
+    monkeypatch.setattr(store.leases, "next_due_s", counted)
+    async with at_work(store, Slow(), lanes_per_process=1, poll_interval_s=3600):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(is_hot.wait(), timeout=1)
+
+    assert looks
+    assert looks[0] is not None
+    assert looks[0] <= 0
+
+
 async def test_two_workspaces_whose_model_is_slow_leave_room_for_a_third_and_one_alone_has_all_that_it_may(
     store: DistillerStore,
 ) -> None:

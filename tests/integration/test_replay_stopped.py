@@ -10,14 +10,17 @@ import asyncpg
 import pytest
 from starlette.responses import Response
 
-from libs.chassis.errors import Retry
+from libs.chassis.errors import Retry, Unavailable
 from libs.chassis.housekeeping import Pass, run_pass
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.ids import uuid7
 from libs.contracts.requests import KnownSession, MemoriesSwapped, SwapMemories, SwapWithdrawn, WithdrawSwap
 from services.distiller.access import Access
 from services.distiller.domain import Pipeline
+from services.distiller.replays import Replayer
+from services.distiller.store import Replay, ReplayActors
 from services.distiller.store.batches import expired
+from services.distiller.store.replays import AtWork
 from services.memory.indexing import Indexing
 from services.memory.replays import Replays
 from services.memory.store.swapping import swap
@@ -185,6 +188,59 @@ async def test_a_swap_that_takes_long_delays_nobody_elses_replay(
         assert (over["state"], asked) == ("SUCCEEDED", ["ana", "bo"])
         go_on.set()
         assert (await ended(memstream, first))["state"] == "SUCCEEDED"
+
+
+async def test_an_attempt_whose_failure_cannot_be_noted_leaves_the_others_to_their_replay(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next step would begin them once more, and nobody would stop them."""
+    whole, put_off = Replayer._follow, ReplayActors.put_off
+    is_at_work, go_on, is_unnoted = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    begun: list[str] = []
+    stopped: list[str] = []
+    moving: list[asyncio.Task[None]] = []
+    replayers: list[Replayer] = []
+
+    async def follow(replayer: Replayer, replay: Replay, pipeline: Pipeline, actor: AtWork) -> None:
+        if actor.actor_id == "bo" and not go_on.is_set():
+            replayers.append(replayer)
+            moving.extend(replayer._moving.values())
+            begun.append(actor.actor_id)
+            is_at_work.set()
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                stopped.append(actor.actor_id)
+                raise
+        elif not is_unnoted.is_set():
+            await is_at_work.wait()
+            raise Retry("memory is away")
+        await whole(replayer, replay, pipeline, actor)
+
+    async def cannot(*args: Any) -> None:
+        if not is_unnoted.is_set():
+            is_unnoted.set()
+            raise Unavailable
+        await put_off(*args)
+
+    monkeypatch.setattr(Replayer, "_follow", follow)
+    monkeypatch.setattr(ReplayActors, "put_off", cannot)
+    async with opened() as memstream:
+        pipeline = await told(memstream, model)
+        await memstream.say("bo", "s2", OLD)
+        await memstream.settled(pipeline)
+        replay = await start(memstream, pipeline)
+        await is_unnoted.wait()
+
+        _, under_way = await asyncio.wait(moving, timeout=0.5)
+        begun_meanwhile = list(begun)
+        await replayers[0].close()
+        go_on.set()
+
+        assert len(under_way) == 1
+        assert begun_meanwhile == stopped == ["bo"]
+        assert (await ended(memstream, replay))["state"] == "SUCCEEDED"
+        await nothing_is_left(memstream)
 
 
 async def test_a_swap_that_memory_made_counts_although_no_answer_ever_came(

@@ -221,3 +221,17 @@ async def test_positions_that_the_session_database_lost_before_they_were_distill
         await memstream.settled(pipeline)
         assert len(await memstream.memories("ana")) == 2
         assert await database.fetchval("select known_position from lane_sessions") == 2
+
+
+async def test_a_sweep_finds_what_was_marked_while_its_pipeline_became_continuous(opened: Open) -> None:
+    async with opened(sweep_interval_s=0.5) as memstream:
+        database = chassis_of(memstream.apps["distiller"]).database
+        pipeline = await memstream.pipeline(trigger="MANUAL_ONLY")
+        await memstream.say("ana", "s1", "Tea is what I drink")
+        await until(lambda: database.fetchval("select exists (select from lane_sessions)"))
+
+        # As a mark leaves it that did not see the new trigger yet.
+        await database.write("update pipelines set trigger = 'CONTINUOUS'")
+
+        await memstream.settled(pipeline)
+        assert len(await memstream.memories("ana")) == 1

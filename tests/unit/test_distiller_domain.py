@@ -276,6 +276,24 @@ def test_nothing_else_takes_the_slot_of_an_event(kind: str) -> None:
     assert (change.entry_id, change.expected_version) == (None, None)
 
 
+@pytest.mark.parametrize("kind", ["state", "item", "event"])
+def test_what_moves_beside_an_event_to_a_retired_slot_is_decided_on_that_slot(kind: str) -> None:
+    answer = Answer(changes=[proposed(kind=kind)])
+    known = related(kind="event", statement="I left Contoso.")
+    [first] = changes_of(answer, numbered(1), [known])
+    beside = related(path=first.path, retired=True, entry_id="e2", version=4)
+
+    [change] = changes_of(answer, numbered(1), [known, beside])
+
+    assert paths_of(answer) == {known.path, beside.path}
+    assert (change.path, change.entry_id, change.expected_version) == (beside.path, "e2", 4)
+
+
+@pytest.mark.parametrize("op", ["confirm", "retire"])
+def test_what_is_confirmed_or_retired_is_looked_up_where_it_is(op: str) -> None:
+    assert paths_of(Answer(changes=[proposed(op=op, kind="event")])) == {"/job/employer.md"}
+
+
 @pytest.mark.parametrize("op", ["confirm", "retire"])
 def test_confirming_or_retiring_what_is_not_there_changes_nothing(op: str) -> None:
     answer = Answer(changes=[proposed(op=op, statement="")])

@@ -26,11 +26,11 @@ def known_entries(related: Iterable[RelatedEntry]) -> list[KnownEntry]:
 
 
 def paths_of(answer: Answer) -> set[str]:
-    """Where the changes of an answer may go: an event also beside another one."""
+    """Where the changes of an answer may go: what is set also beside what its slot already tells of."""
     return {
         path
         for each in answer.changes
-        for path in ((each.path, _path_beside(each.path, each.statement)) if each.kind == "event" else (each.path,))
+        for path in ((each.path, _path_beside(each.path, each.statement)) if each.op == "set" else (each.path,))
     }
 
 
@@ -103,7 +103,7 @@ def _is_taken(change: Change, by_path: Mapping[str, RelatedEntry], earlier: Sequ
 
 
 def _path_beside(path: str, statement: str) -> str:
-    """Where an event goes whose slot another one has."""
+    """Where a change goes whose slot an event has, or where an event goes whose slot is taken."""
     digest = hashlib.sha256(_in_one_line(statement).encode("utf-8", "surrogatepass")).hexdigest()[:6]
     return f"{path.removesuffix('.md')}-{digest}.md"
 

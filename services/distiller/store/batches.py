@@ -296,6 +296,16 @@ class Batches:
             return None
         return Emitted(row["batch_id"], row["pipeline_uid"], row["actor_id"], event)
 
+    async def free_lost(self, tx: Tx) -> int:
+        """Lanes that wait for a batch that is no more go on: nobody would ever answer them. Returns how many."""
+        return await tx.execute(
+            "with lost as (select l.pipeline_uid, l.actor_id, l.pending_batch from lanes l"
+            "   left join batches b on b.batch_id = l.pending_batch"
+            "  where l.pending_batch is not null and b.batch_id is null)"
+            " update lanes l set pending_batch = null from lost where l.pipeline_uid = lost.pipeline_uid"
+            " and l.actor_id = lost.actor_id and l.pending_batch = lost.pending_batch"
+        )
+
     async def claim_unanswered(self, tx: Tx, after_s: float, limit: int) -> list[Emitted]:
         """Batches that memory has not answered in time; each goes to one replica, and comes up again ever later."""
         rows = await tx.fetch(

@@ -24,12 +24,16 @@ class Erasures:
 
     async def begin(self, tx: Tx, event: SessionActorErased | MemoryActorErased) -> tuple[bool, int]:
         """Whether this erasure is news, for an announcement is repeated, and what came after it must stay; and the
-        actor's epoch in that store since: the erasure's own, or the next one where another erasure had that."""
+        actor's epoch in that store since: the erasure's own, or the next one where another erasure had that.
+
+        Of the first erasures only the epochs were noted: there one is news only by a later epoch.
+        """
         epoch = await tx.fetchval(
             "insert into erased_actors as e (store_uid, actor_id, epoch, erasure_ids)"
             " values ($1, $2, $3, array[$4::uuid])"
             " on conflict (store_uid, actor_id) do update set epoch = greatest(excluded.epoch, e.epoch + 1),"
-            " erasure_ids = e.erasure_ids || excluded.erasure_ids where $4 <> all (e.erasure_ids) returning epoch",
+            " erasure_ids = e.erasure_ids || excluded.erasure_ids where $4 <> all (e.erasure_ids)"
+            " and (e.erasure_ids <> '{}' or e.epoch < excluded.epoch) returning epoch",
             event.store_uid,
             event.actor_id,
             event.epoch,
@@ -54,18 +58,22 @@ class Erasures:
 
     async def forget_remembered(self, tx: Tx, memory_store_uid: UUID, actor_id: str) -> int:
         """Drops an actor's batches for a memory store, and frees the lanes that waited for them."""
+        # All the lanes that may send one, first: a batch that is handed over meanwhile comes before or after all this.
         await tx.execute(
-            "with held as (select l.pipeline_uid, l.actor_id from batches b join lanes l"
-            "   on l.pipeline_uid = b.pipeline_uid and l.actor_id = b.actor_id and l.pending_batch = b.batch_id"
-            "  where b.memory_store_uid = $1 and b.actor_id = $2"
-            "  order by l.pipeline_uid, l.actor_id for no key update of l)"
-            " update lanes l set pending_batch = null from held"
-            " where l.pipeline_uid = held.pipeline_uid and l.actor_id = held.actor_id",
+            "select from lanes where actor_id = $2"
+            " and pipeline_uid in (select pipeline_uid from pipelines where memory_store_uid = $1)"
+            " order by pipeline_uid for no key update",
             memory_store_uid,
             actor_id,
         )
         return await tx.execute(
-            "delete from batches where memory_store_uid = $1 and actor_id = $2", memory_store_uid, actor_id
+            "with gone as (delete from batches where memory_store_uid = $1 and actor_id = $2"
+            "  returning pipeline_uid, batch_id),"
+            " freed as (update lanes l set pending_batch = null from gone"
+            "  where l.pipeline_uid = gone.pipeline_uid and l.actor_id = $2 and l.pending_batch = gone.batch_id)"
+            " select from gone",
+            memory_store_uid,
+            actor_id,
         )
 
     async def forget_store(self, tx: Tx, store_uid: UUID) -> None:

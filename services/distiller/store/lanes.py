@@ -242,6 +242,24 @@ class Lanes:
             pipeline_uid,
         )
 
+    async def make_lost_due(self, pipeline_uid: UUID) -> int:
+        """The lanes of a continuous pipeline that are behind and wait for nothing are due. Returns how many.
+
+        A mark and the change of a trigger do not see each other while both are under way: neither then makes it due.
+        """
+        rows = await self._database.write(
+            "with lost as (select l.actor_id from pipelines p join lanes l using (pipeline_uid)"
+            "  where p.pipeline_uid = $1 and p.trigger = 'CONTINUOUS' and l.due_at is null and l.pending_batch is null"
+            "  and l.lease_until is null and l.held_by is null and exists (select from lane_sessions s"
+            "   where s.pipeline_uid = $1 and s.actor_id = l.actor_id"
+            "   and (s.known_position > s.distilled_position or s.again <> '{}'))"
+            "  order by l.actor_id for no key update of l)"
+            " update lanes l set due_at = now() from lost"
+            " where l.pipeline_uid = $1 and l.actor_id = lost.actor_id returning 1",
+            pipeline_uid,
+        )
+        return len(rows)
+
     async def wake_provider(self, provider: str) -> None:
         """The endpoint answers again: all its lanes go on, and the other replicas can know of it."""
         await self._database.write(
