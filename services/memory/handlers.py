@@ -95,7 +95,7 @@ class Handlers:
     async def on_session_actor_erased(self, event: SessionActorErased) -> None:
         """An actor was erased in a session store: what rests on that store alone goes from every memory store."""
         async with self._unit_of_work.begin() as tx:
-            epoch = await self._erasures.raise_source_epoch(tx, event)
+            epoch, since = await self._erasures.raise_source_epoch(tx, event)
         async with self._unit_of_work.begin() as tx:
             removed = await self._erasures.forget_source(tx, event, epoch)
             tx.emit(
@@ -108,7 +108,7 @@ class Handlers:
                     erasure_id=event.erasure_id,
                     removed=removed,
                     in_session_store=True,
-                    known_epoch=epoch,
+                    known_epoch=since,
                 )
             )
 

@@ -573,6 +573,18 @@ async def test_an_erasure_of_which_only_the_epoch_was_noted_is_no_news_either(st
     assert [await is_news(epoch) for epoch in (1, 2, 3)] == [False, False, True]
 
 
+async def test_an_erasure_that_comes_after_a_later_one_leaves_what_came_after_that(store: DistillerStore) -> None:
+    store_uid = uuid7()
+    first, second = (
+        SessionActorErased(workspace_id=1, store_uid=store_uid, actor_id="ana", epoch=epoch, erasure_id=uuid7())
+        for epoch in (1, 2)
+    )
+    async with store.unit_of_work.begin() as tx:
+        begun = [await store.erasures.begin(tx, event) for event in (second, first, first)]
+
+    assert begun == [(True, 2), (False, 2), (False, 2)]
+
+
 async def test_an_erasure_takes_the_lease_so_that_no_line_is_kept_after_it(store: DistillerStore) -> None:
     pipeline = await store.pipeline()
     await store.lanes.mark([store.mark(pipeline, "ana", 1)])

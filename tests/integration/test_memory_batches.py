@@ -14,7 +14,7 @@ from libs.contracts.ids import part_of, uuid7
 from libs.contracts.limits import REPLY_BYTES
 from services.memory.store import access
 from services.memory.store.batches import CHANGES_TOGETHER, first_together
-from tests.support.memory import Distiller, Memory, day, moment, said
+from tests.support.memory import Distiller, Memory, day, hold_turn, moment, said
 from tests.support.service import chassis_of
 
 
@@ -471,12 +471,6 @@ async def test_whoever_waits_for_a_turn_gives_up_and_comes_again(memory: Memory,
     assert [type(result) for result in results] == [Contended] * len(held)
     assert refused == (503, "TEMPORARILY_UNAVAILABLE")
     assert [entry["content"] for entry in await memory.entries("ana")] == ["Works at Northwind"]
-
-
-async def hold_turn(connection: Any, store_uid: UUID, actor_id: str) -> None:
-    await connection.execute(
-        "select pg_advisory_xact_lock(hashtextextended($1::uuid::text || ':' || $2::text, 0))", store_uid, actor_id
-    )
 
 
 async def test_batches_that_cannot_be_applied_together_are_applied_one_by_one(

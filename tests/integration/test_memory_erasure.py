@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from libs.chassis.errors import Contended
 from libs.contracts.events import (
     DistillerActorErased,
     EntryVersion,
@@ -15,7 +16,7 @@ from libs.contracts.events import (
 )
 from libs.contracts.ids import uuid7
 from services.memory.store.purge import TABLES
-from tests.support.memory import Distiller, Memory, day, said
+from tests.support.memory import Distiller, Memory, day, hold_turn, said
 from tests.support.service import WORKSPACE, chassis_of
 
 RECEIPTS = ("erasures", "actor_epochs", "changes", "change_horizons")
@@ -174,12 +175,12 @@ async def test_who_may_erase(memory: Memory) -> None:
     assert await memory.code("GET", receipt_url, headers=memory.keys.header("r@x")) == (403, "PERMISSION_DENIED")
 
 
-def source_erased(distiller: Distiller, erasure_id: UUID | None = None) -> SessionActorErased:
+def source_erased(distiller: Distiller, erasure_id: UUID | None = None, epoch: int = 1) -> SessionActorErased:
     return SessionActorErased(
         workspace_id=WORKSPACE,
         store_uid=distiller.session_store_uid,
         actor_id="ana",
-        epoch=1,
+        epoch=epoch,
         erasure_id=erasure_id or uuid7(),
     )
 
@@ -223,6 +224,70 @@ async def test_what_rests_on_an_erased_session_store_alone_goes(memory: Memory) 
         " from actor_stats a left join entries e using (store_uid, actor_id) group by 1, 3, a.store_uid, a.actor_id"
     )
     assert all(row["entry_count"] == row["entries"] and row["total_length"] == row["length"] for row in counted)
+
+
+async def reached(memory: Memory, distiller: Distiller) -> list[str]:
+    """The sessions of ana that are searchable to some position."""
+    rows = await chassis_of(memory.app).database.fetch(
+        "select session_id from progress where store_uid = $1 and actor_id = 'ana'", distiller.store_uid
+    )
+    return sorted(row["session_id"] for row in rows)
+
+
+async def test_an_erasure_that_waited_for_its_turn_spares_what_was_said_after_it(memory: Memory) -> None:
+    distiller = await Distiller.of(memory)
+    await distiller.tell(said("/old.md", "old words"), said("/both.md", "said twice"), session_id="before")
+    event = source_erased(distiller)
+    async with chassis_of(memory.app).database.transaction() as connection:
+        await hold_turn(connection, distiller.store_uid, "ana")
+        with pytest.raises(Contended):
+            await memory.handlers.on_session_actor_erased(event)
+    distiller.source_epoch = 1
+    await distiller.tell(said("/new.md", "new words"), said("/both.md", "said twice"), session_id="after")
+
+    await memory.handlers.on_session_actor_erased(event)
+
+    assert await contents(memory) == ["new words", "said twice"]
+    assert await reached(memory, distiller) == ["after"]
+    assert (await announced(memory))[-1].removed == 1
+
+
+async def test_an_erasure_that_comes_after_a_later_one_removes_nothing_that_came_after_that(memory: Memory) -> None:
+    distiller = await Distiller.of(memory)
+    await distiller.tell(said("/old.md", "old words"))
+    first, second = source_erased(distiller), source_erased(distiller, epoch=2)
+    await memory.handlers.on_session_actor_erased(second)
+    distiller.source_epoch = 2
+    await distiller.tell(said("/a.md", "after both"))
+
+    await memory.handlers.on_session_actor_erased(first)
+    [late] = await distiller.tell(said("/b.md", "also after both"))
+
+    assert late.outcome == "applied"
+    assert await contents(memory) == ["after both", "also after both"]
+    assert [answer.known_epoch for answer in await announced(memory)] == [2, 2]
+
+
+async def test_what_was_told_after_an_erasure_is_spared_in_all_that_came_of_it(memory: Memory) -> None:
+    """The erasure is heard of late. What rests on the words that it spares goes with the next one."""
+    distiller = await Distiller.of(memory, source_epoch=1)
+    first, second = source_erased(distiller), source_erased(distiller, epoch=2)
+    [again] = await distiller.tell(said("/again.md", "said and restored"))
+    url = memory.url(f"/entries/{again.entry_id}")
+    await memory.ok("PATCH", url, params={"update_mask": "content"}, json={"content": "by an agent"})
+    await memory.ok("POST", f"{url}:restore", json={"version": 1})
+    await distiller.tell(said("/tea.md", "Likes tea"), said("/brew.md", "Brews tea"))
+    entries = (await distiller.related(paths=["/tea.md", "/brew.md"])).entries
+    replaced = [EntryVersion(entry_id=entry.entry_id, version=entry.version) for entry in entries]
+    rewrite = Rewrite(replaced=replaced, into=[said("/merged.md", "Likes and brews tea", evidence=[])])
+    [merged] = await distiller.send(distiller.batch([], rewrites=[rewrite]))
+    assert merged.outcome == "applied"
+
+    await memory.handlers.on_session_actor_erased(first)
+    assert await contents(memory) == ["Likes and brews tea", "said and restored"]
+
+    await memory.handlers.on_session_actor_erased(second)
+    assert await contents(memory) == ["by an agent"]
 
 
 async def test_what_an_erasure_leaves_comes_back_beside_an_entry_that_has_its_id_by_now(memory: Memory) -> None:

@@ -193,6 +193,12 @@ class Distiller:
         return [answer for answer in answers if answer.batch_id == batch_id]
 
 
+async def hold_turn(connection: Any, store_uid: UUID, actor_id: str) -> None:
+    await connection.execute(
+        "select pg_advisory_xact_lock(hashtextextended($1::uuid::text || ':' || $2::text, 0))", store_uid, actor_id
+    )
+
+
 def said(path: str, statement: str | None, at: str = "2026-01-01", **more: Any) -> Change:
     """A change as a distiller makes it: `set` with a statement, `retire` without."""
     speaker: Speaker = "user"
@@ -224,6 +230,7 @@ __all__ = [
     "Distiller",
     "Memory",
     "day",
+    "hold_turn",
     "memory_service",
     "moment",
     "said",

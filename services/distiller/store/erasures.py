@@ -23,17 +23,20 @@ class Erasures:
         )
 
     async def begin(self, tx: Tx, event: SessionActorErased | MemoryActorErased) -> tuple[bool, int]:
-        """Whether this erasure is news, for an announcement is repeated, and what came after it must stay; and the
-        actor's epoch in that store since: the erasure's own, or the next one where another erasure had that.
+        """Whether this erasure is news, for an announcement is repeated, or comes after a later one, and what came
+        after those must stay; and the actor's epoch in that store since: the erasure's own, or the next one where
+        another erasure had that.
 
-        Of the first erasures only the epochs were noted: there one is news only by a later epoch.
+        Of the first erasures only the last epoch was noted: there one is news only by a later epoch.
         """
         epoch = await tx.fetchval(
-            "insert into erased_actors as e (store_uid, actor_id, epoch, erasure_ids)"
-            " values ($1, $2, $3, array[$4::uuid])"
+            "insert into erased_actors as e (store_uid, actor_id, epoch, erasure_ids, epochs)"
+            " values ($1, $2, $3, array[$4::uuid], array[$3::bigint])"
             " on conflict (store_uid, actor_id) do update set epoch = greatest(excluded.epoch, e.epoch + 1),"
-            " erasure_ids = e.erasure_ids || excluded.erasure_ids where $4 <> all (e.erasure_ids)"
-            " and (e.erasure_ids <> '{}' or e.epoch < excluded.epoch) returning epoch",
+            " erasure_ids = e.erasure_ids || excluded.erasure_ids,"
+            " epochs = e.epochs || greatest(excluded.epoch, e.epoch + 1)"
+            " where $4 <> all (e.erasure_ids) and (excluded.epoch > e.epoch or excluded.epoch = any (e.epochs))"
+            " returning epoch",
             event.store_uid,
             event.actor_id,
             event.epoch,

@@ -233,6 +233,7 @@ def _proofs(batch: MemoriesDistilled, change: Change, at: datetime) -> list[Proo
             positions=sorted(set(each.positions)),
             said_by=change.said_by,
             said_at=at,
+            source_epoch=batch.source_epoch,
         )
         for each in change.evidence
     ]
@@ -246,11 +247,14 @@ async def _conclude(tx: Tx, batches: Sequence[MemoriesDistilled], outcomes: Sequ
         "with answered as (insert into batches (store_uid, batch_id, actor_id, outcomes)"
         "  select $1, * from unnest($9::uuid[], $10::text[], $11::text[]))"
         " insert into progress"
-        " (store_uid, session_store_uid, session_uid, session_store_id, session_id, actor_id, position)"
-        " select $1, $2, r.* from unnest($3::uuid[], $4::text[], $5::text[], $6::text[], $7::bigint[]) r"
+        " (store_uid, session_store_uid, session_uid, session_store_id, session_id, actor_id, position,"
+        "  source_epoch)"
+        " select $1, $2, r.*"
+        " from unnest($3::uuid[], $4::text[], $5::text[], $6::text[], $7::bigint[], $12::bigint[]) r"
         " on conflict (store_uid, session_store_uid, session_uid)"
         " do update set position = case when $8 then excluded.position"
-        "  else greatest(progress.position, excluded.position) end",
+        "  else greatest(progress.position, excluded.position) end,"
+        "  source_epoch = greatest(progress.source_epoch, excluded.source_epoch)",
         batches[0].store_uid,
         batches[0].session_store_uid,
         [each.session_uid for _, each in reached],
@@ -262,6 +266,7 @@ async def _conclude(tx: Tx, batches: Sequence[MemoriesDistilled], outcomes: Sequ
         [batch.batch_id for batch in batches],
         [batch.actor_id for batch in batches],
         [json.dumps([each.model_dump() for each in changes]) for changes in outcomes],
+        [batch.source_epoch for batch, _ in reached],
     )
 
 

@@ -21,7 +21,7 @@ from libs.contracts.events import BatchesApplied, DistillerActorErased, MemoryAc
 from libs.contracts.ids import uuid7
 from services.memory.indexing import Indexing
 from services.memory.store.access import STORE, Forbidden, StoreGone, be_patient, open_store, open_store_for_batch
-from services.memory.store.epochs import raise_epoch, read_epoch
+from services.memory.store.epochs import raise_epoch
 from services.memory.store.proofs import OF_VERSION
 from services.memory.store.purge import BY_ACTOR_ID, BY_ACTOR_NO
 from services.memory.store.records import ENTRY_COLUMNS, entry_from
@@ -108,9 +108,10 @@ class Erasures:
             raise Forbidden(WRITE)
         return None if row["erasure_id"] is None else _receipt(row)
 
-    async def raise_source_epoch(self, tx: Tx, event: SessionActorErased) -> int:
-        """The actor's epoch in a session store since this erasure: the erasure's own, or the next one where another
-        erasure had that, as when the session store was restored to an older state. A repeat raises nothing.
+    async def raise_source_epoch(self, tx: Tx, event: SessionActorErased) -> tuple[int, int]:
+        """The epoch of this erasure in a session store: that which the store gave it, or the next one where another
+        erasure had that, as when the store was restored to an older state; and the actor's since. A repeat raises
+        nothing, nor does an erasure that comes after a later one.
 
         In a transaction of its own: a batch holds the actor's turn while it waits for the epoch, so nobody may hold
         both the other way round.
@@ -121,30 +122,34 @@ class Erasures:
             event.store_uid,
             event.actor_id,
         )
-        if any(row["erasure_id"] == event.erasure_id for row in known):
-            return await read_epoch(tx, event.store_uid, event.actor_id)
-        after = max((row["epoch"] for row in known), default=0)
-        return await raise_epoch(tx, event.store_uid, event.actor_id, max(event.epoch, after + 1))
+        epochs = {row["erasure_id"]: row["epoch"] for row in known}
+        epoch = epochs.get(event.erasure_id, event.epoch)
+        if event.erasure_id not in epochs and event.epoch in epochs.values():
+            epoch = max(epochs.values()) + 1
+        return epoch, await raise_epoch(tx, event.store_uid, event.actor_id, epoch)
 
     async def forget_source(self, tx: Tx, event: SessionActorErased, epoch: int) -> int:
-        """How many versions went, also when asked again; `epoch` is the actor's since then."""
+        """How many versions went, also when asked again; `epoch` is the erasure's, and what came after it stays."""
         known: int | None = await tx.fetchval(
             "select removed from erasures where store_uid = $1 and erasure_id = $2", event.store_uid, event.erasure_id
         )
         if known is not None:
             return known
         stores = await tx.fetch(
-            "select store_uid from version_evidence where session_store_uid = $1 and actor_id = $2"
-            " union select store_uid from progress where session_store_uid = $1 and actor_id = $2 order by store_uid",
+            "select store_uid from version_evidence"
+            " where session_store_uid = $1 and actor_id = $2 and source_epoch < $3"
+            " union select store_uid from progress"
+            " where session_store_uid = $1 and actor_id = $2 and source_epoch < $3 order by store_uid",
             event.store_uid,
             event.actor_id,
+            epoch,
         )
         removed = 0
         for row in stores:
             store = await open_store_for_batch(tx, row["store_uid"], event.actor_id)
             if store is not None:
                 slots = await Slots.hold(tx, store, event.actor_id, ERASER, self._indexing)
-                removed += await _forget(tx, slots, event.store_uid)
+                removed += await _forget(tx, slots, event.store_uid, epoch)
         await tx.execute(
             "insert into erasures (store_uid, erasure_id, actor_id, epoch, removed, distiller_removed, workspace_id)"
             " values ($1, $2, $3, $4, $5, 0, $6) on conflict do nothing",
@@ -225,25 +230,34 @@ async def _drop_actor(tx: Tx, slots: Slots) -> int:
     return removed
 
 
-async def _forget(tx: Tx, slots: Slots, session_store_uid: UUID) -> int:
-    """What rests on one session store alone, also its words in what an agent wrote; all else stays."""
+async def _forget(tx: Tx, slots: Slots, session_store_uid: UUID, epoch: int) -> int:
+    """What rests alone on what one session store told before an epoch, also its words in what an agent wrote; all else
+    stays."""
     store_uid, actor_id = slots.store_uid, slots.actor_id
     await tx.execute(
-        "delete from progress where store_uid = $1 and actor_id = $2 and session_store_uid = $3",
+        "delete from progress where store_uid = $1 and actor_id = $2 and session_store_uid = $3 and source_epoch < $4",
         store_uid,
         actor_id,
         session_store_uid,
+        epoch,
     )
     # A shadow is fed by one session store.
-    await tx.execute("delete from shadow_lines where store_uid = $1 and actor_id = $2", store_uid, actor_id)
+    await tx.execute(
+        "delete from shadow_lines where store_uid = $1 and actor_id = $2 and source_epoch < $3",
+        store_uid,
+        actor_id,
+        epoch,
+    )
     touched = await tx.fetch(
         "with gone as (delete from version_evidence"
-        " where store_uid = $1 and actor_id = $2 and session_store_uid = $3 returning entry_uid)"
+        " where store_uid = $1 and actor_id = $2 and session_store_uid = $3 and source_epoch < $4"
+        " returning entry_uid)"
         f" select {ENTRY_COLUMNS} from entries e where e.store_uid = $1"
         " and e.entry_uid in (select entry_uid from gone)",
         store_uid,
         actor_id,
         session_store_uid,
+        epoch,
     )
     entries = [entry_from(row) for row in touched]
     gone = await tx.fetch(

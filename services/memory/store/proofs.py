@@ -16,16 +16,17 @@ from services.memory.domain import Entry
 PROOFS = (
     "json_agg(json_build_object('session_store_uid', x.session_store_uid,"
     " 'session_store_id', x.session_store_id, 'session_uid', x.session_uid, 'session_id', x.session_id,"
-    " 'positions', x.positions, 'said_by', x.said_by, 'said_at', x.said_at) order by x.said_at desc, x.evidence_uid)"
+    " 'positions', x.positions, 'said_by', x.said_by, 'said_at', x.said_at, 'source_epoch', x.source_epoch)"
+    " order by x.said_at desc, x.evidence_uid)"
 )
 INSERT_EVIDENCE = (
     "insert into version_evidence (store_uid, evidence_uid, actor_id, entry_uid, version, session_store_uid,"
-    " session_store_id, session_uid, session_id, positions, said_by, said_at)"
+    " session_store_id, session_uid, session_id, positions, said_by, said_at, source_epoch)"
 )
 # The evidence `x` given to the version `h` of the actor $2 in the store $1.
 GIVEN = (
     "$1, gen_random_uuid(), $2, h.entry_uid, h.version, x.session_store_uid, x.session_store_id, x.session_uid,"
-    " x.session_id, x.positions, x.said_by, x.said_at"
+    " x.session_id, x.positions, x.said_by, x.said_at, x.source_epoch"
 )
 # That of a version `v`; for a select or an EXISTS.
 OF_VERSION = (
@@ -35,15 +36,17 @@ OF_VERSION = (
 # Evidence from `proofs_json`: $1 store, $2 actor, $3 entry, $4 version.
 INSERT_PROOFS = (
     f"{INSERT_EVIDENCE} select $1, p.evidence_uid, $2, $3, $4, p.session_store_uid, p.session_store_id, p.session_uid,"
-    " p.session_id, p.positions, p.said_by, p.said_at"
+    " p.session_id, p.positions, p.said_by, p.said_at, p.source_epoch"
     " from jsonb_to_recordset({proofs}::jsonb) p (evidence_uid uuid, session_store_uid uuid, session_store_id text,"
-    " session_uid uuid, session_id text, positions bigint[], said_by text, said_at timestamptz)"
+    " session_uid uuid, session_id text, positions bigint[], said_by text, said_at timestamptz,"
+    " source_epoch bigint)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The lines of one session that a version rests on. `available`: can they still be read? None: not asked."""
+    """The lines of one session that a version rests on. `source_epoch`: the actor's in the session store when they were
+    read. `available`: can they still be read? None: not asked."""
 
     session_store_uid: UUID
     session_store_id: str
@@ -52,6 +55,7 @@ class Proof:
     positions: list[int]
     said_by: str
     said_at: datetime
+    source_epoch: int
     available: bool | None = None
 
 
@@ -123,6 +127,7 @@ def proofs_json(proofs: Sequence[Proof]) -> str:
                 "positions": proof.positions,
                 "said_by": proof.said_by,
                 "said_at": proof.said_at.isoformat(),
+                "source_epoch": proof.source_epoch,
             }
             for proof in proofs
         ]

@@ -31,14 +31,15 @@ async def note_lines(tx: Tx, batch: MemoriesDistilled) -> None:
     lines = [(each.session_uid, position) for each in batch.ranges for position in each.lines if 0 < position <= INT64]
     if lines:
         await tx.execute(
-            "insert into shadow_lines (store_uid, actor_id, session_uid, position)"
-            " select s.store_uid, $2, l.session_uid, l.position from shadow_stores s"
+            "insert into shadow_lines (store_uid, actor_id, session_uid, position, source_epoch)"
+            " select s.store_uid, $2, l.session_uid, l.position, $5 from shadow_stores s"
             " cross join unnest($3::uuid[], $4::bigint[]) l (session_uid, position) where s.store_uid = $1"
             " on conflict do nothing",
             batch.store_uid,
             batch.actor_id,
             [session_uid for session_uid, _ in lines],
             [position for _, position in lines],
+            batch.source_epoch,
         )
 
 

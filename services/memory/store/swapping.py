@@ -277,9 +277,11 @@ async def _note(tx: Tx, wanted: SwapMemories) -> None:
     """What the replay has read is searchable here; and this swap is done."""
     await tx.execute(
         "insert into progress (store_uid, session_store_uid, session_uid, session_store_id, session_id, actor_id,"
-        " position) select $1, session_store_uid, session_uid, session_store_id, session_id, actor_id, position"
+        " position, source_epoch)"
+        " select $1, session_store_uid, session_uid, session_store_id, session_id, actor_id, position, source_epoch"
         " from progress where store_uid = $2 and actor_id = $3 on conflict (store_uid, session_store_uid, session_uid)"
-        " do update set position = greatest(progress.position, excluded.position)",
+        " do update set position = greatest(progress.position, excluded.position),"
+        " source_epoch = greatest(progress.source_epoch, excluded.source_epoch)",
         wanted.store_uid,
         wanted.shadow_uid,
         wanted.actor_id,
