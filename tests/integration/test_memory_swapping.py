@@ -86,28 +86,30 @@ async def test_a_swap_that_is_repeated_writes_nothing_more(memory: Memory, repla
     assert await statements(memory) == {TEA: "Drinks coffee"}
 
 
-async def test_a_swap_of_what_was_told_after_an_erasure_is_spared_when_that_is_heard_of_late(
+async def test_an_erasure_that_is_heard_of_late_spares_what_was_told_after_it_also_when_that_was_swapped(
     memory: Memory, replays: Replays, live: Distiller
 ) -> None:
-    live.source_epoch = 1
     shadow = await shadowed(replays, live)
+    older = uuid7()
+    brew = said(BREW, "Brews tea", kind="item", evidence=[Evidence(session_uid=older, positions=[1])])
+    await shadow.tell(brew, session_uid=older, lines=[1])
+    live.source_epoch = shadow.source_epoch = 1
     await shadow.tell(tea(1, TEA, "Likes tea"), session_uid=SESSION, lines=[1, 2])
     assert await swap(replays, live, shadow) == "swapped"
 
-    async def left() -> list[int]:
-        """Of the swapped entry, its session's progress, and the lines that the replay was given."""
-        counts = [
-            "version_evidence where store_uid = $1",
-            "progress where store_uid = $1",
-            "shadow_lines where store_uid = $2",
-        ]
-        database = chassis_of(memory.app).database
-        columns = ", ".join(f"(select count(*) from {each})" for each in counts)
-        row = await database.fetchrow(f"select {columns}", live.store_uid, shadow.store_uid)
-        return list(row or ())
+    async def left() -> tuple[int, ...]:
+        """Evidence and searchable sessions of the store, and lines that the replay was given."""
+        row = await chassis_of(memory.app).database.fetchrow(
+            "select (select count(*) from version_evidence where store_uid = $1),"
+            " (select count(*) from progress where store_uid = $1),"
+            " (select count(*) from shadow_lines where store_uid = $2)",
+            live.store_uid,
+            shadow.store_uid,
+        )
+        return tuple(row or ())
 
-    before = await left()
-    for epoch, spared in ((1, True), (2, False)):
+    told = [(await left(), await statements(memory))]
+    for epoch in (1, 2):
         await memory.handlers.on_session_actor_erased(
             SessionActorErased(
                 workspace_id=WORKSPACE,
@@ -117,9 +119,13 @@ async def test_a_swap_of_what_was_told_after_an_erasure_is_spared_when_that_is_h
                 erasure_id=uuid7(),
             )
         )
-        assert await left() == (before if spared else [0, 0, 0])
-        assert await statements(memory) == ({TEA: "Likes tea"} if spared else {})
-    assert before == [1, 1, 2]
+        told.append((await left(), await statements(memory)))
+
+    assert told == [
+        ((2, 2, 3), {BREW: "Brews tea", TEA: "Likes tea"}),
+        ((1, 1, 2), {TEA: "Likes tea"}),
+        ((0, 0, 0), {}),
+    ]
 
 
 async def test_a_shadow_that_knows_less_than_its_store_is_not_swapped(
