@@ -161,7 +161,8 @@ async def test_a_store_made_again_under_its_name_is_another_one(memstream: Syste
     assert f"{name} of this pipeline was deleted; a new one of that name is another" in failed["error"]
     assert shown["error"] == failed["error"]
     assert await memstream.call("GET", "/memory-pipelines") == {"memory_pipelines": [shown]}
-    paused = await memstream.call("PATCH", f"/{pipeline}?update_mask=dreamer_policy.enabled", json={})
+    policy = {"dreamer_policy": {"enabled": False}}
+    paused = await memstream.call("PATCH", f"/{pipeline}?update_mask=dreamer_policy.enabled", json=policy)
     assert paused["error"] == failed["error"]
 
 
