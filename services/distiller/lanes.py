@@ -4,8 +4,9 @@ A process works on at most `lanes_per_process` lanes and `lanes_per_workspace` o
 quarter is for workspaces that have none at work. Nothing polls a lane that is not due: a mark says when the next one
 is, and a slow look at the table finds what other replicas marked.
 
-What comes alone is taken at once. A workspace all of whose due lanes were taken then rests a moment, and what comes
-meanwhile is taken together, for a fraction of the work: each step of lanes that were taken together is done in one go.
+What comes alone is taken at once. A workspace of which several lanes were taken at once, all that were due, then rests
+a moment, and what comes meanwhile is taken together, for a fraction of the work: each step of lanes that were taken
+together is done in one go.
 """
 
 import asyncio
@@ -129,7 +130,7 @@ class LaneWorkers:
         is_cut_off = len(candidates) >= room
         self._is_held_back |= is_cut_off or bool(left)
         if not is_cut_off:
-            had_all = (each for each, turn in turns.items() if turn < settings.lanes_per_turn and each not in left)
+            had_all = (each for each, turn in turns.items() if 1 < turn < settings.lanes_per_turn and each not in left)
             self._resting |= dict.fromkeys(had_all, now + REST_S)
         if self._resting:
             self.due_in(min(self._resting.values()) - now)

@@ -171,17 +171,18 @@ async def test_what_comes_while_a_workspace_rests_is_taken_together_and_what_com
     recorded = Recorded()
     ticking = iter(range(100))
 
-    async def mark(pipeline: Pipeline) -> None:
-        await store.lanes.mark([store.mark(pipeline, f"a{next(ticking)}", 1)])
+    async def mark(pipeline: Pipeline, lanes_of_it: int) -> None:
+        await store.lanes.mark([store.mark(pipeline, f"a{next(ticking)}", 1) for _ in range(lanes_of_it)])
         workers.due_in(0)
 
     async with at_work(store, recorded, poll_interval_s=3600) as workers:
-        await mark(first)
+        await mark(first, 1)
         await until(lambda: recorded.turns == [1])
-        await mark(first)
-        await mark(first)
-        await mark(second)
-        await until(lambda: recorded.turns == [1, 2])
+        await mark(first, 2)
+        await until(lambda: recorded.turns == [1] * 3)
+        await mark(first, 1)
+        await mark(second, 1)
+        await until(lambda: recorded.turns == [1, 1, 1, 2])
         monkeypatch.setattr(workers, "_resting", {})
         workers.due_in(0)
-        await until(lambda: recorded.turns == [1, 2, 1, 1])
+        await until(lambda: recorded.turns == [1, 1, 1, 2, 1])
