@@ -48,9 +48,8 @@ class ApiError(Exception):
             )
         if self.retry_after_s is not None:
             details.append({"@type": f"{kind}RetryInfo", "retry_delay": f"{self.retry_after_s}s"})
-        message = self.message.encode(
-            errors="replace"
-        ).decode()  # what was sent may stand in it, half a surrogate pair too
+        # What was sent may stand in it, half a surrogate pair too.
+        message = self.message.encode(errors="replace").decode()
         return {"error_code": self.code, "message": message, "details": details}
 
 

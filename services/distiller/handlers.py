@@ -91,14 +91,15 @@ class Handlers:
             await self._erasures.forget_session(tx, event.session_uid)
 
     async def on_session_store_deleted(self, event: SessionStoreDeleted) -> None:
-        async with self._unit_of_work.begin(patience_ms=PATIENCE_MS) as tx:
-            await self._replays.stop_of_store(tx, event.store_uid, STORE_DELETED.format("session"))
-            await self._erasures.forget_store(tx, event.store_uid)
+        await self._forget_store(event.store_uid, "session")
 
     async def on_memory_store_deleted(self, event: MemoryStoreDeleted) -> None:
+        await self._forget_store(event.store_uid, "memory")
+
+    async def _forget_store(self, store_uid: UUID, kind: str) -> None:
         async with self._unit_of_work.begin(patience_ms=PATIENCE_MS) as tx:
-            await self._replays.stop_of_store(tx, event.store_uid, STORE_DELETED.format("memory"))
-            await self._erasures.forget_store(tx, event.store_uid)
+            await self._replays.stop_of_store(tx, store_uid, STORE_DELETED.format(kind))
+            await self._erasures.forget_store(tx, store_uid)
 
     async def on_session_actor_erased(self, event: SessionActorErased) -> None:
         """Drops what is known of the actor and confirms; a repeat only confirms."""

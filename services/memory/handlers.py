@@ -29,6 +29,7 @@ from libs.contracts.requests import (
 from services.memory.domain import Entry, is_name, is_storable
 from services.memory.metrics import Metrics
 from services.memory.search import Search
+from services.memory.store.access import PATIENCE_MS
 from services.memory.store.batches import Batches, alike, first_together
 from services.memory.store.erasures import Erasures
 from services.memory.store.related import Distilling
@@ -94,7 +95,7 @@ class Handlers:
 
     async def on_session_actor_erased(self, event: SessionActorErased) -> None:
         """An actor was erased in a session store: what rests on that store alone goes from every memory store."""
-        async with self._unit_of_work.begin() as tx:
+        async with self._unit_of_work.begin(patience_ms=PATIENCE_MS) as tx:
             epoch, since = await self._erasures.raise_source_epoch(tx, event)
         async with self._unit_of_work.begin() as tx:
             removed = await self._erasures.forget_source(tx, event, epoch)

@@ -15,7 +15,7 @@ from libs.contracts.requests import (
     WithdrawSwap,
 )
 from services.memory.indexing import Indexing
-from services.memory.store.access import be_patient
+from services.memory.store.access import PATIENCE_MS
 from services.memory.store.shadows import drop_shadow, make_shadow
 from services.memory.store.swapping import swap, withdraw
 
@@ -43,6 +43,5 @@ class Replays:
             return await withdraw(tx, request)
 
     async def on_replay_ended(self, event: ReplayEnded) -> None:
-        async with self._unit_of_work.begin() as tx:
-            await be_patient(tx)
+        async with self._unit_of_work.begin(patience_ms=PATIENCE_MS) as tx:
             await drop_shadow(tx, event.store_uid)

@@ -69,6 +69,15 @@ async def redriven(memstream: System, message: dict[str, Any]) -> httpx.Response
     return await memstream.client.post(path, headers=memstream.keys.header(admin=True))
 
 
+async def one_conflict(memstream: System, model: ScriptedModel) -> dict[str, Any]:
+    """What is parked of a line whose change conflicts every time."""
+    await memstream.pipeline()
+    await offered(memstream, LINES[0])
+    model.behave(clashing(memstream))
+    await memstream.say("ana", "s1", LINES[0])
+    return await one_is_parked(memstream)
+
+
 async def one_is_parked(memstream: System) -> dict[str, Any]:
     await until(lambda: parked(memstream), deadline_s=30)
     [message] = await parked(memstream)
@@ -112,11 +121,7 @@ async def test_a_change_that_conflicts_every_time_is_parked_as_often_as_it_is_re
     opened: Open, model: ScriptedModel
 ) -> None:
     async with opened() as memstream:
-        await memstream.pipeline()
-        await offered(memstream, LINES[0])
-        model.behave(clashing(memstream))
-        await memstream.say("ana", "s1", LINES[0])
-        first = await one_is_parked(memstream)
+        first = await one_conflict(memstream, model)
         assert (first["reason"], first["actor_id"], model.calls) == ("conflict, 3 times", "ana", 4)
 
         assert (await redriven(memstream, first)).status_code == 200
@@ -158,11 +163,7 @@ async def test_what_rests_on_a_deleted_session_stays_parked_when_it_is_redriven(
     opened: Open, model: ScriptedModel
 ) -> None:
     async with opened() as memstream:
-        await memstream.pipeline()
-        await offered(memstream, LINES[0])
-        model.behave(clashing(memstream))
-        await memstream.say("ana", "s1", LINES[0])
-        message = await one_is_parked(memstream)
+        message = await one_conflict(memstream, model)
         await memstream.call("DELETE", "/session-stores/chats/sessions/s1")
         distiller = chassis_of(memstream.apps["distiller"]).database
         await until(lambda: distiller.fetchval("select count(*) = 0 from lane_sessions"))

@@ -137,12 +137,12 @@ class Lanes:
         )
         return [Ahead(**row) for row in rows]
 
-    async def lower(self, pipeline_uid: UUID, ahead: Ahead, last: int) -> bool:
+    async def lower(self, pipeline_uid: UUID, ahead: Ahead, last: int) -> None:
         """Forgets positions of a session that it lost before they were distilled, which it will give again.
 
-        A run then has reached its goal when it has reached what is left. False when the session has moved meanwhile.
+        A run then has reached its goal when it has reached what is left. Nothing when the session has moved meanwhile.
         """
-        lowered = await self._database.write(
+        await self._database.write(
             f"with {patience('array[$2::text]')},"
             " lane as (update lanes l set marks = l.marks + 1, due_at = case when p.trigger = 'CONTINUOUS'"
             "   or exists (select from lane_sessions s where s.pipeline_uid = $1 and s.actor_id = $2"
@@ -163,7 +163,6 @@ class Lanes:
             ahead.known,
             last,
         )
-        return bool(lowered)
 
     async def ask_again(
         self, tx: Tx, pipeline_uid: UUID, actor_id: str, lines: Collection[tuple[UUID, int]], limit: int | None

@@ -69,11 +69,6 @@ _IN_TURNS = (
 )
 
 
-async def be_patient(tx: Tx) -> None:
-    """For a transaction that takes nobody's turn: it waits no longer than one that does; then it raises `Contended`."""
-    await tx.execute(f"select {_PATIENCE.format(ms=PATIENCE_MS)}")
-
-
 async def open_store(
     tx: Tx, store_uid: UUID, actor_id: str, caller: Caller, level: Level, *, or_admin: bool = False
 ) -> OpenStore:

@@ -20,7 +20,7 @@ from libs.chassis.unit_of_work import Tx, UnitOfWork
 from libs.contracts.events import BatchesApplied, DistillerActorErased, MemoryActorErased, SessionActorErased
 from libs.contracts.ids import uuid7
 from services.memory.indexing import Indexing
-from services.memory.store.access import STORE, Forbidden, StoreGone, be_patient, open_store, open_store_for_batch
+from services.memory.store.access import STORE, Forbidden, StoreGone, open_store, open_store_for_batch
 from services.memory.store.epochs import raise_epoch
 from services.memory.store.proofs import OF_VERSION
 from services.memory.store.purge import BY_ACTOR_ID, BY_ACTOR_NO
@@ -116,7 +116,6 @@ class Erasures:
         In a transaction of its own: a batch holds the actor's turn while it waits for the epoch, so nobody may hold
         both the other way round.
         """
-        await be_patient(tx)
         known: list[asyncpg.Record] = await tx.fetch(
             "select erasure_id, epoch from erasures where store_uid = $1 and actor_id = $2",
             event.store_uid,
