@@ -11,6 +11,8 @@ from typing import Any, Generic, TypeVar
 
 from libs.chassis.errors import ApiError, Contended, Retry
 
+ALONE_UNDER_WAY = 4
+
 AskT = TypeVar("AskT")
 AnswerT = TypeVar("AnswerT")
 
@@ -20,6 +22,8 @@ class Together(Generic[AskT, AnswerT]):
 
     After a go there is a pause of `pause_s`, so that where much comes the next one has more to do; who comes alone goes
     at once.
+
+    Of those that are asked alone, few are under way at once: they share what everybody else needs too.
 
     An `ApiError` or a `Retry`, which say that the database or the broker is away, is everybody's; after any other, and
     where some were in the way of others (`Contended`), each is asked alone.
@@ -42,6 +46,7 @@ class Together(Generic[AskT, AnswerT]):
         self._waiting: defaultdict[Hashable, list[tuple[AskT, asyncio.Future[AnswerT]]]] = defaultdict(list)
         self._going: Counter[Hashable] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._alone = asyncio.Semaphore(ALONE_UNDER_WAY)
 
     async def ask(self, ask: AskT) -> AnswerT:
         """The answer to this one; raises what became of it."""
@@ -104,4 +109,9 @@ class Together(Generic[AskT, AnswerT]):
             if not future.done():
                 future.set_result(answer)
         for each in taken[len(answers) :]:
-            self._spawn(self._settle([each]))  # the next go does not wait for them
+            self._spawn(self._settle_alone(each))  # the next go does not wait for them
+
+    async def _settle_alone(self, one: tuple[AskT, asyncio.Future[AnswerT]]) -> None:
+        async with self._alone:
+            if not one[1].done():
+                await self._settle([one])

@@ -78,7 +78,7 @@ class Handlers:
             async with self._unit_of_work.begin() as tx:
                 sent = await self._batches.settle_in(tx, event.store_uid, event.batch_id, outcomes, changed)
                 if sent is not None:
-                    batch = MemoriesDistilled.model_validate_json(sent.event)
+                    batch = MemoriesDistilled.model_validate_json(sent)
                     await self._leftovers.keep(tx, batch, left_of(batch, event.outcomes))
             self._workers.due_in(0)
         elif await self._batches.settle(event.store_uid, event.batch_id, outcomes, changed):
@@ -173,5 +173,5 @@ class Unanswered:
             await self._batches.free_lost(tx)
         async with self._unit_of_work.begin() as tx:
             late = await self._batches.claim_unanswered(tx, self._after_s, 500)
-            tx.emitted.extend(OutboxRow(uuid7(), MemoriesDistilled.subject, batch.event) for batch in late)
+            tx.emitted.extend(OutboxRow(uuid7(), MemoriesDistilled.subject, event) for event in late)
         self._metrics.reemitted.inc(len(late))

@@ -113,7 +113,7 @@ class LaneWorkers:
         if room <= 0:
             return False
         candidates = await self._leases.due(settings.lanes_per_turn, room, [*full, *self._resting])
-        started = 0
+        started: Counter[int] = Counter()
         left: set[int] = set()
         chosen: defaultdict[UUID, dict[str, int]] = defaultdict(dict)
         for pipeline_uid, actor_id, workspace_id, token in candidates:
@@ -125,7 +125,7 @@ class LaneWorkers:
         for pipeline_uid, tokens in chosen.items():
             for lease in await self._leases.take(pipeline_uid, tokens, settings.lease_s):
                 self._start(lease)
-                started += 1
+                started[lease.pipeline.workspace_id] += 1
         # Who was cut off comes when a lane ends, or at once where some that were shown left their room.
         is_cut_off = len(candidates) >= room
         self._is_held_back |= is_cut_off or bool(left)
@@ -134,7 +134,9 @@ class LaneWorkers:
             self._resting |= dict.fromkeys(had_all, now + REST_S)
         if self._resting:
             self.due_in(min(self._resting.values()) - now)
-        return (is_cut_off and started < room) or any(turn >= settings.lanes_per_turn for turn in turns.values())
+        if is_cut_off and 0 < started.total() < room:
+            return True
+        return any(taken >= settings.lanes_per_turn for taken in started.values())
 
     def _may_take(self, workspace_id: int, turns: Counter[int]) -> bool:
         """Whether a workspace may have one more lane at work, `turns` being those that are about to be."""

@@ -109,6 +109,25 @@ async def test_a_bad_one_is_alone_with_its_fate() -> None:
     assert answers == [2, work.failure, 6]
 
 
+async def test_of_many_that_are_asked_alone_few_are_under_way_at_once() -> None:
+    work = Work()
+    work.bad, work.failure = {0}, Contended()
+    work.gate.clear()
+    together = Together(work.double, at_once=100)
+
+    asked = [asyncio.ensure_future(together.ask(number)) for number in range(20)]
+    await asyncio.sleep(0.01)
+    work.gate.set()  # for who waits now
+    work.gate.clear()
+    await asyncio.sleep(0.01)
+    [_, *alone] = list(work.goes)
+    work.gate.set()
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+
+    assert alone == [[0], [1], [2], [3]]
+    assert answers == [work.failure, *(2 * number for number in range(1, 20))]
+
+
 async def test_those_whom_a_deadlock_undid_are_asked_alone() -> None:
     work = Work()
     work.bad, work.failure = {2}, Contended()

@@ -136,14 +136,6 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Emitted:
-    batch_id: UUID
-    pipeline_uid: UUID
-    actor_id: str
-    event: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Emission:
     lease: Lease
     event: MemoriesDistilled
@@ -284,17 +276,15 @@ class Batches:
         due = {row["batch_id"] for row in rows if row["is_due"]}
         return [each.batch_id in due for each in answers]
 
-    async def settle_in(self, tx: Tx, store_uid: UUID, batch_id: UUID, outcomes: str, changed: int) -> Emitted | None:
-        """As `settle`, with the batch as it was sent, for what is still to be done."""
+    async def settle_in(self, tx: Tx, store_uid: UUID, batch_id: UUID, outcomes: str, changed: int) -> str | None:
+        """As `settle`, and returns the batch as it was sent, for what is still to be done; None when it was settled."""
         event = await tx.fetchval(
             "select event from batches where batch_id = $1 and memory_store_uid = $2 and state = 'emitted'",
             batch_id,
             store_uid,
         )
-        row = await tx.fetchrow(SETTLE, [batch_id], [outcomes], [changed], self._consolidate_after, store_uid)
-        if row is None:
-            return None
-        return Emitted(row["batch_id"], row["pipeline_uid"], row["actor_id"], event)
+        settled = await tx.fetchrow(SETTLE, [batch_id], [outcomes], [changed], self._consolidate_after, store_uid)
+        return None if settled is None else event
 
     async def free_lost(self, tx: Tx) -> int:
         """Lanes that wait for a batch that is no more go on: nobody would ever answer them. Returns how many."""
@@ -306,16 +296,16 @@ class Batches:
             " and l.actor_id = lost.actor_id and l.pending_batch = lost.pending_batch"
         )
 
-    async def claim_unanswered(self, tx: Tx, after_s: float, limit: int) -> list[Emitted]:
-        """Batches that memory has not answered in time; each goes to one replica, and comes up again ever later."""
+    async def claim_unanswered(self, tx: Tx, after_s: float, limit: int) -> list[str]:
+        """Batches that memory has not answered in time, as they were sent; each goes to one replica, ever later."""
         rows = await tx.fetch(
             "update batches b set emitted_at = now(), emissions = emissions + 1 from ("
             "  select batch_id, emitted_at from batches where state = 'emitted'"
             "  and emitted_at < now() - make_interval(secs => $1 * 2 ^ least(emissions, 6))"
             "  order by emitted_at limit $2) seen"
             " where b.batch_id = seen.batch_id and b.emitted_at = seen.emitted_at and b.state = 'emitted'"
-            " returning b.batch_id, b.pipeline_uid, b.actor_id, b.event",
+            " returning b.event",
             after_s,
             limit,
         )
-        return [Emitted(**row) for row in rows]
+        return [row["event"] for row in rows]

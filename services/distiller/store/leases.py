@@ -15,6 +15,9 @@ from services.distiller.store.patience import patience
 from services.distiller.store.pipelines import COLUMNS
 
 READ_AT_ONCE = 200
+# The lanes of all others wait for whoever takes some: long enough for another replica's taking, not for a deletion.
+SEVERAL_DUE_MS = 50
+ONE_DUE_MS = 1
 
 PIPELINE_COLUMNS = ", ".join(f"p.{column.strip()}" for column in COLUMNS.split(","))
 READY = "due_at is not null and pending_batch is null and held_by is null"
@@ -79,7 +82,7 @@ class Leases:
 
     async def _take(self, pipeline_uid: UUID, tokens: Mapping[str, int], lease_s: float) -> list[Lease]:
         rows = await self._database.write(
-            f"with {patience('$2::text[]')},"
+            f"with {patience('$2::text[]', several_ms=SEVERAL_DUE_MS, one_ms=ONE_DUE_MS)},"
             " held as (select l.actor_id from patience, unnest($2::text[], $3::bigint[]) as due (actor_id, token)"
             "  join lanes l on l.pipeline_uid = $1 and l.actor_id = due.actor_id"
             f"  where l.lease_token = due.token and {READY} and {FREE} order by l.actor_id for no key update of l)"

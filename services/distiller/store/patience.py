@@ -8,7 +8,7 @@ PATIENCE_MS = 1000
 ALONE_PATIENCE_MS = 300
 
 
-def patience(lanes: str) -> str:
+def patience(lanes: str, *, several_ms: int = PATIENCE_MS, one_ms: int = ALONE_PATIENCE_MS) -> str:
     """Sets it within a statement, before anything is locked; `lanes` is an array with an element for each of them."""
-    waited = f"case when cardinality({lanes}) > 1 then '{PATIENCE_MS}' else '{ALONE_PATIENCE_MS}' end"
+    waited = f"case when cardinality({lanes}) > 1 then '{several_ms}' else '{one_ms}' end"
     return f"patience as (select set_config('lock_timeout', {waited}, true))"
