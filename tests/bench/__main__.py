@@ -42,7 +42,7 @@ from tests.bench.stand import BUILD, SERVICES, Stand, stand
 from tests.bench.starts import start_rows
 from tests.bench.turns import turn_rows
 from tests.bench.windows import WINDOW_S
-from tests.support.scripted_model import scripted_model
+from tests.support.scripted_model import ScriptedModel, scripted_model
 
 GROUPS = (
     "start",
@@ -61,6 +61,11 @@ DATA = "MEMSTREAM_BENCH_DATA"
 EMBEDDER = "minilm"
 DEADLINE_S = 900.0
 FULL_DEADLINE_S = 1800.0
+
+
+def asking(model: ScriptedModel) -> dict[str, str]:
+    """The settings of services that ask this model."""
+    return {"OPENAI_BASE_URL": model.url, "MODEL": "scripted"}
 
 
 class Bench:
@@ -95,8 +100,9 @@ class Bench:
                     async with stand(*SERVICES, distillers=replicas) as whole:
                         self._add(await freshness_rows(whole, per_s, replicas=replicas))
                 self._say("one of two distillers is killed")
-                async with stand(*SERVICES, distillers=2) as whole:
-                    self._add(await kill_rows(whole))
+                async with scripted_model() as model, stand(*SERVICES, variables=asking(model), distillers=2) as two:
+                    model.behave(after(MODEL_LATENCY_S))
+                    self._add(await kill_rows(two, MODEL_LATENCY_S * 1e3))
         if "distilling" in self._groups:
             await self._distilling()
         if "recall" in self._groups:
@@ -151,16 +157,14 @@ class Bench:
             async with stand(*SERVICES) as whole:
                 self._add(await fairness_rows(whole))
         self._say("with a scripted model")
-        async with scripted_model() as model:
-            variables = {"OPENAI_BASE_URL": model.url, "MODEL": "scripted"}
-            async with stand(*SERVICES, variables=variables) as whole:
-                model.behave(by_size)
-                self._add(await cost_rows(whole))
-                model.behave(after(MODEL_LATENCY_S))
-                self._add(await freshness_rows(whole, 10, model="a scripted model", latency_ms=MODEL_LATENCY_S * 1e3))
-                if conversations is not None:
-                    model.behave(ReferenceFacts(conversations).answer)
-                    self._add(await reference_rows(whole, conversations))
+        async with scripted_model() as model, stand(*SERVICES, variables=asking(model)) as whole:
+            model.behave(by_size)
+            self._add(await cost_rows(whole))
+            model.behave(after(MODEL_LATENCY_S))
+            self._add(await freshness_rows(whole, 10, model="a scripted model", latency_ms=MODEL_LATENCY_S * 1e3))
+            if conversations is not None:
+                model.behave(ReferenceFacts(conversations).answer)
+                self._add(await reference_rows(whole, conversations))
 
     async def _session(self, one: Stand) -> None:
         self.machine = await Machine.of(one.postgres_dsn)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 WINDOWS, FEWER = 5, 3
-WINDOW_S = 3.0
+WINDOW_S = 2.0
 WARM_UP_S = 0.5
 
 Step = Callable[[], Awaitable[object]]
