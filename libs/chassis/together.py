@@ -23,10 +23,9 @@ class Together(Generic[AskT, AnswerT]):
     After a go there is a pause of `pause_s`, so that where much comes the next one has more to do; who comes alone goes
     at once.
 
-    Of those that are asked alone, few are under way at once: they share what everybody else needs too.
-
     An `ApiError` or a `Retry`, which say that the database or the broker is away, is everybody's; after any other, and
-    where some were in the way of others (`Contended`), each is asked alone.
+    where some were in the way of others (`Contended`), those go together that `belong` together, and where these fail,
+    each is asked alone: few of them at once, for they share what everybody else needs too.
     """
 
     def __init__(
@@ -35,12 +34,14 @@ class Together(Generic[AskT, AnswerT]):
         *,
         at_once: int,
         alike: Callable[[AskT], Hashable] = lambda _: None,
+        belong: Callable[[AskT], Hashable] = lambda _: None,
         under_way: int = 1,
         pause_s: float = 0.0,
     ) -> None:
         self._answer_all = answer_all
         self._at_once = at_once
         self._alike = alike
+        self._belong = belong
         self._under_way = under_way
         self._pause_s = pause_s
         self._waiting: defaultdict[Hashable, list[tuple[AskT, asyncio.Future[AnswerT]]]] = defaultdict(list)
@@ -108,8 +109,15 @@ class Together(Generic[AskT, AnswerT]):
         for (_, future), answer in zip(taken, answers, strict=False):
             if not future.done():
                 future.set_result(answer)
+        left: defaultdict[Hashable, list[tuple[AskT, asyncio.Future[AnswerT]]]] = defaultdict(list)
         for each in taken[len(answers) :]:
-            self._spawn(self._settle_alone(each))  # the next go does not wait for them
+            left[self._belong(each[0])].append(each)
+        for group in left.values():  # the next go does not wait for them
+            if len(left) > 1:
+                self._spawn(self._settle(group))
+            else:
+                for each in group:
+                    self._spawn(self._settle_alone(each))
 
     async def _settle_alone(self, one: tuple[AskT, asyncio.Future[AnswerT]]) -> None:
         async with self._alone:

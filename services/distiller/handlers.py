@@ -170,8 +170,8 @@ class Unanswered:
 
     async def send_again(self) -> None:
         async with self._unit_of_work.begin() as tx:
-            await self._batches.free_lost(tx)
-        async with self._unit_of_work.begin() as tx:
             late = await self._batches.claim_unanswered(tx, self._after_s, 500)
             tx.emitted.extend(OutboxRow(uuid7(), MemoriesDistilled.subject, event) for event in late)
         self._metrics.reemitted.inc(len(late))
+        async with self._unit_of_work.begin(patience_ms=PATIENCE_MS) as tx:
+            await self._batches.free_lost(tx)

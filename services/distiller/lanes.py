@@ -90,16 +90,19 @@ class LaneWorkers:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _set_timer(self) -> None:
-        """For the next lane that will be due, and at the latest for a look at what other replicas marked.
+        """For the next lane that may be taken, and at the latest for a look at what other replicas marked.
 
-        One that is due already came since the look, unless it is held back: then the end of a lane is waited for.
+        Where there is no room, for a lane or for one of its workspace, the end of a lane is waited for.
         """
-        next_due_s = await self._leases.next_due_s()
         longest = self._settings.poll_interval_s
-        if next_due_s is None or (next_due_s <= 0 and self._is_held_back):
-            self.due_in(longest)
-        else:
-            self.due_in(min(next_due_s, longest))
+        next_due_s = None
+        if len(self._tasks) < self._settings.lanes_per_process:
+            next_due_s = await self._leases.next_due_s([*self._full(), *self._resting])
+        self.due_in(longest if next_due_s is None else min(next_due_s, longest))
+
+    def _full(self) -> list[int]:
+        """The workspaces that have all the lanes at work that they may have."""
+        return [workspace_id for workspace_id in self._busy if not self._may_take(workspace_id, Counter())]
 
     async def _take_turns(self) -> bool:
         """Starts work on due lanes; True when there may be more right now."""
@@ -108,7 +111,7 @@ class LaneWorkers:
         self._resting = {workspace_id: until for workspace_id, until in self._resting.items() if until > now}
         room = settings.lanes_per_process - len(self._tasks)
         turns: Counter[int] = Counter()
-        full = [workspace_id for workspace_id in self._busy if not self._may_take(workspace_id, turns)]
+        full = self._full()
         self._is_held_back = room <= 0 or bool(full)
         if room <= 0:
             return False

@@ -17,6 +17,7 @@ from services.distiller.domain import LaneFailure, Pipeline
 from services.distiller.lanes import LaneWorkers
 from services.distiller.settings import DistillerSettings
 from services.distiller.store import Pipelines, Run, Runs
+from services.distiller.store.patience import PATIENCE_MS
 from services.distiller.store.runs import RunState
 
 Ask = Callable[..., Awaitable[Any]]
@@ -81,7 +82,7 @@ class Runner:
             SessionsChanged(store_uid=pipeline.session_store_uid, cursor=run.cursor), ChangedSessions
         )
         sessions = [session for session in page.sessions if session.last_position]
-        async with self._unit_of_work.begin() as tx:
+        async with self._unit_of_work.begin(patience_ms=PATIENCE_MS) as tx:
             await self._runs.fix_goals(tx, run, pipeline, sessions, page.cursor)
         self._workers.due_in(0)
 
@@ -100,5 +101,5 @@ class Runner:
             await self._end(run.run_id, "SUCCEEDED", None)
 
     async def _end(self, run_id: int, state: RunState, error: str | None) -> None:
-        async with self._unit_of_work.begin() as tx:
+        async with self._unit_of_work.begin(patience_ms=PATIENCE_MS) as tx:
             await self._runs.end(tx, run_id, state, error)

@@ -130,7 +130,6 @@ def build(settings: MemorySettings, metrics: chassis_metrics.Metrics | None = No
         DROP_UNWANTED,
         DROP_LEFT_SHADOWS,
         expiring("batches", "30 days"),
-        expiring("erasures", "30 days"),
         EXPIRE_CHANGES,
     )
     routers = [

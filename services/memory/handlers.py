@@ -69,7 +69,20 @@ class Handlers:
             self._metrics.freshness.observe((datetime.now(UTC) - event.oldest_appended_at).total_seconds())
 
     async def _apply(self, events: Sequence[MemoriesDistilled]) -> list[None]:
-        together = first_together(events)
+        """Several transactions, where one would be long; what comes after one that fails is left out."""
+        done = 0
+        while done < len(events):
+            together = first_together(events[done:])
+            try:
+                await self._apply_together(together)
+            except Exception:
+                if not done:
+                    raise
+                break
+            done += len(together)
+        return [None] * done
+
+    async def _apply_together(self, together: Sequence[MemoriesDistilled]) -> None:
         async with self._unit_of_work.begin() as tx:
             applied = await self._batches.apply_all(tx, together, datetime.now(UTC))
             for event, outcomes in zip(together, applied, strict=True):
@@ -83,7 +96,6 @@ class Handlers:
                         outcomes=outcomes,
                     )
                 )
-        return [None] * len(together)
 
     async def apply_batch(self, request: ApplyBatch) -> BatchApplied:
         """As the event, for somebody who waits."""

@@ -15,6 +15,7 @@ from libs.chassis.errors import Contended
 from libs.chassis.outbox import OutboxRow
 from libs.contracts.events import MemoriesDistilled, Range, SessionActorErased
 from libs.contracts.ids import uuid7
+from libs.contracts.requests import ChangedSession
 from services.distiller.domain import Fenced, Lease, Pipeline, Question, batch_of
 from services.distiller.handlers import Unanswered
 from services.distiller.metrics import Metrics
@@ -579,10 +580,11 @@ async def test_an_erasure_that_comes_after_a_later_one_leaves_what_came_after_th
         SessionActorErased(workspace_id=1, store_uid=store_uid, actor_id="ana", epoch=epoch, erasure_id=uuid7())
         for epoch in (1, 2)
     )
+    restored = first.model_copy(update={"erasure_id": uuid7()})
     async with store.unit_of_work.begin() as tx:
-        begun = [await store.erasures.begin(tx, event) for event in (second, first, first)]
+        begun = [await store.erasures.begin(tx, event) for event in (second, first, first, restored)]
 
-    assert begun == [(True, 2), (False, 2), (False, 2)]
+    assert begun == [(True, 2), (False, 2), (False, 2), (True, 3)], "a store that gives an epoch again was restored"
 
 
 async def test_an_erasure_takes_the_lease_so_that_no_line_is_kept_after_it(store: DistillerStore) -> None:
@@ -605,6 +607,50 @@ async def test_an_erasure_takes_the_lease_so_that_no_line_is_kept_after_it(store
         await store.answers.asked(lease, pipeline, uuid7(), question)
 
     assert await store.database.fetchval("select count(*) from batches") == 0
+
+
+async def test_who_worked_on_a_lane_before_an_erasure_has_nothing_to_say_on_the_one_that_is_made_anew(
+    store: DistillerStore,
+) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 2)])
+    before = await leased(store)
+    async with store.unit_of_work.begin() as tx:
+        await store.erasures.forget_said(tx, pipeline.session_store_uid, "ana")
+    await store.lanes.mark([store.mark(pipeline, "ana", 3)])
+    after = await leased(store)
+
+    assert not await store.leases.renew(before, 30)
+    assert not await hand_over(store, pipeline, before, 2)
+    assert await hand_over(store, pipeline, after, 3)
+
+
+@pytest.mark.parametrize("by", ["an erasure", "a loss"])
+async def test_a_run_does_not_wait_for_a_batch_that_is_gone(store: DistillerStore, by: str) -> None:
+    pipeline = await store.pipeline(trigger="MANUAL_ONLY")
+    mark = store.mark(pipeline, "ana", 2)
+    async with store.unit_of_work.begin() as tx:
+        run = await store.runs.start(tx, pipeline.pipeline_uid)
+        assert run is not None
+        changed = ChangedSession(
+            session_uid=mark.session_uid,
+            session_id=mark.session_id,
+            actor_id="ana",
+            last_position=2,
+            last_activity_time=mark.appended_at,
+        )
+        await store.runs.fix_goals(tx, run, pipeline, [changed], None)
+    assert await hand_over(store, pipeline, await leased(store), 2)
+    before = await store.runs.progress(run)
+
+    if by == "an erasure":
+        async with store.unit_of_work.begin() as tx:
+            await store.erasures.forget_remembered(tx, pipeline.memory_store_uid, "ana")
+    else:
+        await store.database.write("delete from batches")
+        await Unanswered(store.batches, store.unit_of_work, Metrics(CollectorRegistry()), after_s=60).send_again()
+
+    assert (before, await store.runs.progress(run)) == ((1, 0), (0, 0))
 
 
 async def test_the_lanes_of_a_deleted_store_go_in_the_background(store: DistillerStore) -> None:
@@ -799,6 +845,38 @@ async def test_a_due_lane_that_is_held_keeps_no_other_from_being_leased(store: D
     later = await store.leases.take(pipeline.pipeline_uid, tokens, 30)
 
     assert [[lease.actor_id for lease in leases] for leases in (meanwhile, later)] == [["bo"], ["ana"]]
+
+
+async def test_a_look_for_due_lanes_that_are_all_held_takes_less_than_a_message_may(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, f"a{number}", 1) for number in range(8)])
+    tokens = {actor: token for _, actor, _, token in await store.leases.due(10, 10, ())}
+
+    async with store.unit_of_work.begin() as tx:
+        await tx.execute("select from lanes for update")
+        async with asyncio.timeout(PATIENCE_MS / 1000):
+            assert await store.leases.take(pipeline.pipeline_uid, tokens, 30) == []
+
+
+async def test_held_lanes_of_one_store_delay_no_mark_of_another(store: DistillerStore) -> None:
+    held, other = await store.pipeline(), await store.pipeline(workspace_id=2)
+    await store.lanes.mark([store.mark(held, f"a{number}", 1) for number in range(40)])
+    ended: list[str] = []
+
+    async def mark(of: Pipeline, actor: str) -> str:
+        try:
+            await store.lanes.mark_one(store.mark(of, actor, 2))
+        finally:
+            ended.append(actor)
+        return actor
+
+    async with store.unit_of_work.begin() as tx:
+        await tx.execute("select from lanes for update")
+        marks = [mark(held, f"a{number}") for number in range(40)] + [mark(other, f"b{number}") for number in range(10)]
+        outcomes = await asyncio.gather(*marks, return_exceptions=True)
+
+    assert [type(outcome) for outcome in outcomes] == [Contended] * 40 + [str] * 10
+    assert {actor[0] for actor in ended[:10]} == {"b"}
 
 
 async def test_of_two_readings_of_a_lane_at_once_each_has_its_own(store: DistillerStore) -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any, cast
 
 import pytest
@@ -101,42 +102,60 @@ async def test_a_lane_that_is_due_since_the_last_look_is_taken_without_a_look_at
     next_due_s = store.leases.next_due_s
     recorded = Recorded()
 
-    async def marked_before() -> float | None:
+    async def marked_before(full: Sequence[int]) -> float | None:
         await store.lanes.mark([store.mark(pipeline, "ana", 1)])
-        return await next_due_s()
+        return await next_due_s(full)
 
     monkeypatch.setattr(store.leases, "next_due_s", marked_before)
     async with at_work(store, recorded, poll_interval_s=3600):
         await until(lambda: recorded.turns)
 
 
+async def test_while_one_workspace_is_full_anothers_lane_is_taken_when_it_is_due(store: DistillerStore) -> None:
+    crowd = await store.pipeline(workspace_id=CROWD)
+    lone = await store.pipeline(workspace_id=LONE, quiet_period_s=0.2, max_wait_s=5)
+    await store.lanes.mark([store.mark(crowd, f"a{number}", 1) for number in range(20)])
+    taken: list[str] = []
+
+    class Stuck:
+        async def distil(self, lease: Lease) -> bool:
+            taken.append(lease.actor_id)
+            return await asyncio.Future() if lease.pipeline.workspace_id == CROWD else False
+
+    async with at_work(store, Stuck(), poll_interval_s=3600) as workers:
+        await until(lambda: len(taken) == 8)
+        for actor in ("bo", "cy"):  # the second is due after the first, for which there is a timer already
+            _, due_in_s = await store.lanes.mark([store.mark(lone, actor, 1)])
+            workers.due_in(due_in_s or 0)
+            await asyncio.sleep(0.1)
+        await until(lambda: taken[8:] == ["bo", "cy"])
+
+
+@pytest.mark.parametrize(("room", "lanes"), [("lanes_per_process", 1), ("lanes_per_workspace", 2)])
 async def test_a_lane_that_is_held_back_is_not_looked_for_again_and_again(
-    store: DistillerStore, monkeypatch: pytest.MonkeyPatch
+    store: DistillerStore, monkeypatch: pytest.MonkeyPatch, room: str, lanes: int
 ) -> None:
     pipeline = await store.pipeline()
-    await store.lanes.mark([store.mark(pipeline, actor, 1) for actor in ("ana", "bo")])
-    next_due_s = store.leases.next_due_s
-    looks: list[float | None] = []
+    await store.lanes.mark([store.mark(pipeline, f"a{number}", 1) for number in range(lanes + 1)])
+    due = store.leases.due
+    looks = count(1)
     is_hot = asyncio.Event()
 
     class Slow:
         async def distil(self, lease: Lease) -> bool:
             return await asyncio.Future()
 
-    async def counted() -> float | None:
-        looks.append(await next_due_s())
-        if len(looks) == 4:
+    async def counted(*room: Any) -> Any:
+        if next(looks) == 5:
             is_hot.set()
-        return looks[-1]
+        return await due(*room)
 
-    monkeypatch.setattr(store.leases, "next_due_s", counted)
-    async with at_work(store, Slow(), lanes_per_process=1, poll_interval_s=3600):
+    monkeypatch.setattr(store.leases, "due", counted)
+    async with at_work(store, Slow(), poll_interval_s=3600, **{room: lanes}):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(is_hot.wait(), timeout=1)
 
-    assert looks
-    assert looks[0] is not None
-    assert looks[0] <= 0
+    assert await store.leases.next_due_s() == pytest.approx(0, abs=60), "there is one more"
 
 
 async def test_two_workspaces_whose_model_is_slow_leave_room_for_a_third_and_one_alone_has_all_that_it_may(

@@ -12,6 +12,7 @@ from libs.chassis.errors import Contended
 from libs.contracts.events import Change, Evidence, Kind, MemoriesDistilled, Range
 from libs.contracts.ids import part_of, uuid7
 from libs.contracts.limits import REPLY_BYTES
+from services.memory.indexing import Indexing
 from services.memory.store import access
 from services.memory.store.batches import CHANGES_TOGETHER, first_together
 from tests.support.memory import Distiller, Memory, day, hold_turn, moment, said
@@ -411,6 +412,30 @@ async def test_batches_of_many_actors_that_come_at_once_are_applied_in_few_trans
         [entry] = await memory.entries(f"a{number}")
         assert entry["content"] == f"Works at {number}"
         assert entry["name"].endswith(answer.outcomes[0].entry_id or "?")
+
+
+async def test_batches_too_large_for_one_transaction_are_applied_in_a_few(memory: Memory, distiller: Distiller) -> None:
+    batches = [
+        distiller.batch([said(f"/{n}.md", f"Fact {n}") for n in range(CHANGES_TOGETHER // 2)], actor_id=f"a{number}")
+        for number in range(6)
+    ]
+
+    await asyncio.gather(*(memory.handlers.on_memories_distilled(batch) for batch in batches))
+
+    assert await transactions(memory) == 3
+
+
+async def test_an_actor_that_is_to_be_analysed_anew_is_so_in_a_transaction_of_its_own(
+    memory: Memory, distiller: Distiller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asyncio.gather(*(memory.handlers.on_memories_distilled(batch) for batch in one_each(distiller, 3)))
+    before = await transactions(memory)
+    monkeypatch.setattr(Indexing, "version", Indexing.version + 1)
+    batches = one_each(distiller, 3)
+
+    await asyncio.gather(*(memory.handlers.on_memories_distilled(batch) for batch in batches))
+
+    assert await transactions(memory) - before == len(batches)
 
 
 async def test_of_batches_that_come_at_once_each_has_the_answer_that_it_would_have_alone(

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from libs.chassis.errors import Contended
+from libs.chassis.housekeeping import run_pass
 from libs.contracts.events import (
     DistillerActorErased,
     EntryVersion,
@@ -266,6 +267,22 @@ async def test_an_erasure_that_comes_after_a_later_one_removes_nothing_that_came
     assert late.outcome == "applied"
     assert await contents(memory) == ["after both", "also after both"]
     assert [answer.known_epoch for answer in await announced(memory)] == [2, 2]
+
+
+async def test_a_session_store_that_is_restored_after_long_gives_an_epoch_again(memory: Memory) -> None:
+    distiller = await Distiller.of(memory)
+    await memory.handlers.on_session_actor_erased(source_erased(distiller))
+    distiller.source_epoch = 1
+    await distiller.tell(said("/a.md", "told after the first erasure"))
+    chassis = chassis_of(memory.app)
+    await chassis.database.write("update erasures set created_at = now() - interval '1 year'")
+    for each in chassis._passes:
+        await run_pass(chassis.unit_of_work, each)
+
+    await memory.handlers.on_session_actor_erased(source_erased(distiller))
+
+    assert await contents(memory) == []
+    assert (await announced(memory))[-1].known_epoch == 2
 
 
 async def test_what_was_told_after_an_erasure_is_spared_in_all_that_came_of_it(memory: Memory) -> None:

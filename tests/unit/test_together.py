@@ -109,6 +109,17 @@ async def test_a_bad_one_is_alone_with_its_fate() -> None:
     assert answers == [2, work.failure, 6]
 
 
+async def test_those_that_belong_together_go_together_once_more_when_all_have_failed() -> None:
+    work = Work()
+    work.bad, work.failure = {2}, Contended()
+    together = Together(work.double, at_once=100, belong=lambda number: number % 2)
+
+    answers = await asyncio.gather(*(together.ask(number) for number in range(1, 7)), return_exceptions=True)
+
+    assert answers == [2, work.failure, 6, 8, 10, 12]
+    assert work.goes == [[1, 2, 3, 4, 5, 6], [1, 3, 5], [2, 4, 6], [2], [4], [6]]
+
+
 async def test_of_many_that_are_asked_alone_few_are_under_way_at_once() -> None:
     work = Work()
     work.bad, work.failure = {0}, Contended()

@@ -97,6 +97,11 @@ select batch_id, pipeline_uid, actor_id, lane.due_at is not null as is_due from 
 """
 
 
+# Of lanes as `freed` whose batch is gone: a run does not wait for what no batch will bring any more.
+NOTHING_WAITS = """
+update lane_sessions s set applied_position = greatest(s.applied_position, s.distilled_position)
+from freed where s.pipeline_uid = freed.pipeline_uid and s.actor_id = freed.actor_id"""
+
 REWIND = """
 with lane as (
     update lanes l set pending_batch = $6, lease_token = lease_token + 1, lease_until = null, due_at = now(),
@@ -289,11 +294,16 @@ class Batches:
     async def free_lost(self, tx: Tx) -> int:
         """Lanes that wait for a batch that is no more go on: nobody would ever answer them. Returns how many."""
         return await tx.execute(
-            "with lost as (select l.pipeline_uid, l.actor_id, l.pending_batch from lanes l"
+            "with lost as materialized (select l.pipeline_uid, l.actor_id, l.pending_batch from lanes l"
             "   left join batches b on b.batch_id = l.pending_batch"
-            "  where l.pending_batch is not null and b.batch_id is null)"
-            " update lanes l set pending_batch = null from lost where l.pipeline_uid = lost.pipeline_uid"
-            " and l.actor_id = lost.actor_id and l.pending_batch = lost.pending_batch"
+            "  where l.pending_batch is not null and b.batch_id is null),"
+            " held as (select l.pipeline_uid, l.actor_id from lost join lanes l using (pipeline_uid, actor_id)"
+            "  where l.pending_batch = lost.pending_batch"
+            "  order by l.pipeline_uid, l.actor_id for no key update of l),"
+            " freed as (update lanes l set pending_batch = null from held where l.pipeline_uid = held.pipeline_uid"
+            "  and l.actor_id = held.actor_id returning l.pipeline_uid, l.actor_id),"
+            f" applied as ({NOTHING_WAITS})"
+            " select from freed"
         )
 
     async def claim_unanswered(self, tx: Tx, after_s: float, limit: int) -> list[str]:

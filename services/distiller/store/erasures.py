@@ -5,6 +5,7 @@ from uuid import UUID
 from libs.chassis.housekeeping import BATCH
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import MemoryActorErased, SessionActorErased
+from services.distiller.store.batches import NOTHING_WAITS
 
 
 class Erasures:
@@ -29,21 +30,22 @@ class Erasures:
 
         Of the first erasures only the last epoch was noted: there one is news only by a later epoch.
         """
-        epoch = await tx.fetchval(
+        noted = await tx.fetchrow(
             "insert into erased_actors as e (store_uid, actor_id, epoch, erasure_ids, epochs)"
             " values ($1, $2, $3, array[$4::uuid], array[$3::bigint])"
-            " on conflict (store_uid, actor_id) do update set epoch = greatest(excluded.epoch, e.epoch + 1),"
-            " erasure_ids = e.erasure_ids || excluded.erasure_ids,"
-            " epochs = e.epochs || greatest(excluded.epoch, e.epoch + 1)"
-            " where $4 <> all (e.erasure_ids) and (excluded.epoch > e.epoch or excluded.epoch = any (e.epochs))"
-            " returning epoch",
+            " on conflict (store_uid, actor_id) do update set erasure_ids = e.erasure_ids || excluded.erasure_ids,"
+            " epoch = case when excluded.epoch = any (e.epochs) then e.epoch + 1"
+            "  else greatest(e.epoch, excluded.epoch) end,"
+            " epochs = e.epochs || case when excluded.epoch = any (e.epochs) then e.epoch + 1 else excluded.epoch end"
+            " where $4 <> all (e.erasure_ids) and (excluded.epoch > e.epoch or e.epochs <> '{}')"
+            " returning epoch, epochs[cardinality(epochs)] = epoch as is_news",
             event.store_uid,
             event.actor_id,
             event.epoch,
             event.erasure_id,
         )
-        if epoch is not None:
-            return True, epoch
+        if noted is not None:
+            return noted["is_news"], noted["epoch"]
         known = "select epoch from erased_actors where store_uid = $1 and actor_id = $2"
         return False, await tx.fetchval(known, event.store_uid, event.actor_id)
 
@@ -73,7 +75,9 @@ class Erasures:
             "with gone as (delete from batches where memory_store_uid = $1 and actor_id = $2"
             "  returning pipeline_uid, batch_id),"
             " freed as (update lanes l set pending_batch = null from gone"
-            "  where l.pipeline_uid = gone.pipeline_uid and l.actor_id = $2 and l.pending_batch = gone.batch_id)"
+            "  where l.pipeline_uid = gone.pipeline_uid and l.actor_id = $2 and l.pending_batch = gone.batch_id"
+            "  returning l.pipeline_uid, l.actor_id),"
+            f" applied as ({NOTHING_WAITS})"
             " select from gone",
             memory_store_uid,
             actor_id,

@@ -5,12 +5,14 @@ during a distillation is never forgotten.
 """
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
 from libs.chassis.database import Database
+from libs.chassis.errors import Contended
 from libs.chassis.together import Together
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.requests import ChangedSession
@@ -58,7 +60,8 @@ class LaneView:
 class Lanes:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._marks = Together(self._mark, at_once=MARKS_AT_ONCE)
+        # Whoever holds lanes of one store delays no other store's.
+        self._marks = Together(self._mark, at_once=MARKS_AT_ONCE, belong=lambda mark: mark.store_uid)
 
     async def mark_one(self, mark: Mark) -> float | None:
         """The seconds until the first lane is due, of those marked at once. Raises `Contended` where it is held."""
@@ -245,9 +248,11 @@ class Lanes:
         """The lanes of a continuous pipeline that are behind and wait for nothing are due. Returns how many.
 
         A mark and the change of a trigger do not see each other while both are under way: neither then makes it due.
+        Raises `Contended` where somebody holds a lane.
         """
         rows = await self._database.write(
-            "with lost as (select l.actor_id from pipelines p join lanes l using (pipeline_uid)"
+            f"with {patience('array[$1::uuid]')},"
+            " lost as (select l.actor_id from patience, pipelines p join lanes l using (pipeline_uid)"
             "  where p.pipeline_uid = $1 and p.trigger = 'CONTINUOUS' and l.due_at is null and l.pending_batch is null"
             "  and l.lease_until is null and l.held_by is null and exists (select from lane_sessions s"
             "   where s.pipeline_uid = $1 and s.actor_id = l.actor_id"
@@ -269,18 +274,23 @@ class Lanes:
         await self.wake(provider)
 
     async def wake(self, provider: str) -> None:
-        """The lanes that wait for an endpoint go on, one pipeline's after the other's."""
+        """The lanes that wait for an endpoint go on, one pipeline's after the other's.
+
+        Where somebody holds some of a pipeline's, all of that go on when their own time comes.
+        """
         for row in await self._database.fetch(
             "select distinct pipeline_uid from lanes where provider = $1 order by pipeline_uid", provider
         ):
-            await self._database.write(
-                "with held as (select actor_id from lanes where pipeline_uid = $1 and provider = $2"
-                "  order by actor_id for no key update)"
-                " update lanes l set due_at = now(), provider = null, marks = l.marks + 1 from held"
-                " where l.pipeline_uid = $1 and l.actor_id = held.actor_id",
-                row["pipeline_uid"],
-                provider,
-            )
+            with suppress(Contended):
+                await self._database.write(
+                    f"with {patience('array[$2::text]')},"
+                    " held as (select actor_id from patience, lanes where pipeline_uid = $1 and provider = $2"
+                    "  order by actor_id for no key update of lanes)"
+                    " update lanes l set due_at = now(), provider = null, marks = l.marks + 1 from held"
+                    " where l.pipeline_uid = $1 and l.actor_id = held.actor_id",
+                    row["pipeline_uid"],
+                    provider,
+                )
 
     async def has_recovered(self, provider: str, within_s: float) -> bool:
         """Whether the endpoint has answered a replica again, in the last so many seconds."""

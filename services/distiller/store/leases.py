@@ -55,15 +55,16 @@ class Leases:
         )
         return [(row["pipeline_uid"], row["actor_id"], row["workspace_id"], row["lease_token"]) for row in rows]
 
-    async def next_due_s(self) -> float | None:
-        """Seconds until the next lane is due, 0 or less when one is."""
+    async def next_due_s(self, full: Collection[int] = ()) -> float | None:
+        """Seconds until the next lane is due, 0 or less when one is; `full` as for `due`."""
         seconds = await self._database.fetchval(
             "with recursive w as ("
             f" (select workspace_id, due_at from lanes where {READY} and {FREE} order by workspace_id, due_at limit 1)"
             " union all select n.workspace_id, n.due_at from w cross join lateral ("
             f"  select workspace_id, due_at from lanes where {READY} and {FREE} and workspace_id > w.workspace_id"
             "   order by workspace_id, due_at limit 1) n)"
-            " select extract(epoch from min(due_at) - now())::float8 from w"
+            " select extract(epoch from min(due_at) - now())::float8 from w where workspace_id <> all($1::bigint[])",
+            list(full),
         )
         return None if seconds is None else float(seconds)
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
+from libs.chassis.errors import Contended
 from libs.chassis.unit_of_work import Tx
 from services.memory.domain import (
     Addition,
@@ -55,7 +56,10 @@ class Slots:
     async def hold_all(
         cls, tx: Tx, store: OpenStore, writers: Mapping[str, Writer], indexing: Indexing
     ) -> list["Slots"]:
-        """As `hold`, for several actors, with who writes to each; in their order."""
+        """As `hold`, for several actors, with who writes to each; in their order.
+
+        Raises `Contended` where several are held and one is to be analysed anew: nobody waits for that but its own.
+        """
         rows = await tx.fetch(
             "with held as (select actor_id, actor_no, language, analysis_version from actor_stats"
             "  where store_uid = $1 and actor_id = any($2::text[]) order by actor_id for update),"
@@ -70,9 +74,11 @@ class Slots:
             indexing.version,
         )
         held = {row["actor_id"]: row for row in rows}
-        for actor_id, row in held.items():
-            if row["analysis_version"] != indexing.version:
-                await reindex(tx, store.store_uid, actor_id, row["actor_no"], row["language"], indexing)
+        stale = [row for row in rows if row["analysis_version"] != indexing.version]
+        if stale and len(rows) > 1:
+            raise Contended
+        for row in stale:
+            await reindex(tx, store.store_uid, row["actor_id"], row["actor_no"], row["language"], indexing)
         return [
             cls(
                 tx,
