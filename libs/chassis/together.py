@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 from libs.chassis.errors import ApiError, Contended, Retry
 
@@ -47,7 +48,7 @@ class Together(Generic[AskT, AnswerT]):
         self._waiting: defaultdict[Hashable, list[tuple[AskT, asyncio.Future[AnswerT]]]] = defaultdict(list)
         self._going: Counter[Hashable] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._alone = asyncio.Semaphore(ALONE_UNDER_WAY)
+        self._alone: WeakValueDictionary[Hashable, asyncio.Semaphore] = WeakValueDictionary()
 
     async def ask(self, ask: AskT) -> AnswerT:
         """The answer to this one; raises what became of it."""
@@ -109,17 +110,22 @@ class Together(Generic[AskT, AnswerT]):
         for (_, future), answer in zip(taken, answers, strict=False):
             if not future.done():
                 future.set_result(answer)
-        left: defaultdict[Hashable, list[tuple[AskT, asyncio.Future[AnswerT]]]] = defaultdict(list)
-        for each in taken[len(answers) :]:
-            left[self._belong(each[0])].append(each)
-        for group in left.values():  # the next go does not wait for them
-            if len(left) > 1:
-                self._spawn(self._settle(group))
-            else:
-                for each in group:
-                    self._spawn(self._settle_alone(each))
+        if rest := taken[len(answers) :]:
+            self._part(rest)  # the next go does not wait for them
 
-    async def _settle_alone(self, one: tuple[AskT, asyncio.Future[AnswerT]]) -> None:
-        async with self._alone:
+    def _part(self, rest: Sequence[tuple[AskT, asyncio.Future[AnswerT]]]) -> None:
+        groups: defaultdict[Hashable, list[tuple[AskT, asyncio.Future[AnswerT]]]] = defaultdict(list)
+        for each in rest:
+            groups[self._belong(each[0])].append(each)
+        if len(groups) > 1:
+            for group in groups.values():
+                self._spawn(self._settle(group))
+            return
+        alone = self._alone.setdefault(self._alike(rest[0][0]), asyncio.Semaphore(ALONE_UNDER_WAY))
+        for each in rest:
+            self._spawn(self._settle_alone(each, alone))
+
+    async def _settle_alone(self, one: tuple[AskT, asyncio.Future[AnswerT]], alone: asyncio.Semaphore) -> None:
+        async with alone:
             if not one[1].done():
                 await self._settle([one])
