@@ -1,5 +1,6 @@
 """Words that name a day, counted from the day on which they were said where they were said.
 
+A weekday, or a day of a month, without a year is the next one, and in a past tense the last.
 Not read: a month or a year without a day, years ago, `a few weeks ago`, days that recur, and numbers such as 3/9, which
 are two different days in two countries. Of `last week` the same weekday is taken.
 """
@@ -8,6 +9,7 @@ import re
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 
+from services.distiller.extractive.tenses import is_ahead
 from services.distiller.extractive.words import Language
 
 _WEEKDAYS = {
@@ -65,18 +67,6 @@ _NUMBERS = {
     "quinze": 15,
 }
 _COUNT = r"(?P<count>\d{1,3}|" + "|".join(sorted(_NUMBERS, key=len, reverse=True)) + ")"
-_FUTURE = {
-    "english": re.compile(
-        r"\b(?:will|won't|going to|gonna|next|tomorrow|upcoming|plan(?:ning)? (?:to|on)|about to|coming up|booked|"
-        r"looking forward|(?:have|has|'ve got|need|needs) (?:an? |my |to )|scheduled|due)\b|['’]ll\b"
-        r"|\b(?:I['’]m|am|we['’]re|are) \w+ing\b|\bis on\b",
-        re.IGNORECASE,
-    ),
-    "french": re.compile(
-        r"\b(?:vais|allons|va|prochaine?|demain|prévu|réservé|rendez-vous|doit|dois|devons|\w+(?:rai|rons|ra))\b",
-        re.IGNORECASE,
-    ),
-}
 _UNITS = {"day": 1, "night": 1, "jour": 1, "week": 7, "semaine": 7}
 
 _LEAP_YEARS_APART = 9
@@ -94,7 +84,6 @@ def event_date(text: str, said_at: datetime, language: Language) -> date | None:
     if not _HINTS.search(text):
         return None
     said_on = said_at.date()
-    future = bool(_FUTURE[language].search(text))
     found: list[tuple[int, date]] = []
     taken: list[tuple[int, int]] = []
     for pattern, resolve in _PATTERNS[language]:
@@ -103,7 +92,7 @@ def event_date(text: str, said_at: datetime, language: Language) -> date | None:
                 continue
             taken.append(match.span())
             try:
-                day = resolve(match, said_on, future)
+                day = resolve(match, said_on, is_ahead(text, match.start(), language))
             except (ValueError, OverflowError):
                 continue
             if day is not None:

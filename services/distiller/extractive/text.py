@@ -132,6 +132,14 @@ def clauses(sentence: str, language: Language) -> list[str]:
     return [clause for clause in (part.strip(" ,;") for part in _CLAUSE_BREAK[language].split(sentence)) if clause]
 
 
+def clause_at(sentence: str, position: int, language: Language) -> str:
+    """The clause that holds a position of a sentence."""
+    breaks = list(_CLAUSE_BREAK[language].finditer(sentence))
+    start = max((found.end() for found in breaks if found.end() <= position), default=0)
+    end = min((found.start() for found in breaks if found.start() >= position), default=len(sentence))
+    return sentence[start:end]
+
+
 def is_unreal(sentence: str, language: Language) -> bool:
     """A wish, a request, a condition or a guess about others."""
     return bool(_UNREAL[language].search(sentence))
