@@ -45,6 +45,20 @@ async def test_a_change_of_mind_replaces_the_slot_and_a_repetition_adds_none(mem
     assert "Contoso" in after["/job/employer.md"]
 
 
+async def test_what_is_no_longer_so_is_retired_and_its_neighbour_stays(memstream: System) -> None:
+    pipeline = await memstream.pipeline()
+
+    await memstream.say("ana", "s1", "I'm allergic to peanuts and kiwi.", "I work at Northwind.")
+    await memstream.settled(pipeline)
+    await memstream.say("ana", "s2", "I'm no longer allergic to peanuts.", "I quit my job.")
+    await memstream.settled(pipeline)
+
+    assert await memstream.memories("ana") == {
+        "/allergies/kiwi.md": "I'm allergic to peanuts and kiwi.",
+        "/job/employer.md": "I quit my job.",
+    }
+
+
 async def test_actors_never_see_each_others_memories(memstream: System) -> None:
     pipeline = await memstream.pipeline()
 

@@ -243,6 +243,16 @@ def test_two_values_of_a_state_in_one_batch_are_both_kept_in_order() -> None:
     assert [change.statement for change in found] == ["I work at Northwind.", "I work at Contoso."]
 
 
+def test_what_is_confirmed_and_then_ends_within_a_batch_is_retired() -> None:
+    answer = Answer(
+        changes=[proposed(op="confirm", statement=""), proposed(op="retire", statement="", evidence=[2])],
+    )
+
+    found = changes_of(answer, numbered(1, 2), [related()])
+
+    assert [(change.op, change.evidence[0].positions) for change in found] == [("confirm", [1]), ("retire", [2])]
+
+
 def test_another_event_never_takes_the_slot_of_an_event() -> None:
     walk = {"kind": "event", "path": "/events/2026-03-01-walk.md"}
     known = related(path=walk["path"], kind="event", statement="We walked to the lake.")

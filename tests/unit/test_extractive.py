@@ -45,18 +45,25 @@ def known(path: str, statement: str, kind: Kind) -> list[KnownEntry]:
         ("I am in the Pacific time zone.", "/contact/time-zone.md", "state"),
         ("I prefer e-mail over phone.", "/contact/preference.md", "state"),
         ("Please text me instead of calling.", "/contact/preference.md", "state"),
+        ("Text me on my work mobile from now on.", "/contact/preference.md", "state"),
+        ("Call me Nell from now on.", "/identity/name.md", "state"),
         ("I work at Northwind.", "/job/employer.md", "state"),
         ("I no longer work at Northwind.", "/job/employer.md", "state"),
         ("I used to work at Northwind but now I'm at Contoso.", "/job/employer.md", "state"),
         ("I just got promoted to senior designer!", "/job/role.md", "state"),
         ("I started at Fabrikam last Monday.", "/job/employer.md", "state"),
+        ("I changed jobs from Northwind to Fabrikam.", "/job/employer.md", "state"),
+        ("I was made redundant in February.", "/job/employer.md", "state"),
         ("I'm a data engineer.", "/job/role.md", "state"),
         ("I study marine biology.", "/education/studies.md", "state"),
         ("Well, I live in Lisbon now.", "/home/city.md", "state"),
         ("We just moved to Quillport with my family.", "/home/city.md", "state"),
+        ("We relocated from Oldbridge to Quillport in May.", "/home/city.md", "state"),
+        ("We're based in Tromsø.", "/home/city.md", "state"),
         ("My wife Orla works for the council.", "/family/partner.md", "state"),
         ("I have two kids.", "/family/children.md", "state"),
         ("My sister's name is Petra.", "/family/sister.md", "state"),
+        ("My older brother was diagnosed with epilepsy.", "/family/brother-epilepsy.md", "item"),
         ("I have a dog named Biscuit.", "/pets/biscuit.md", "item"),
         ("I can't eat peanuts.", "/allergies/peanuts.md", "item"),
         ("I'm allergic to peanuts.", "/allergies/peanuts.md", "item"),
@@ -72,21 +79,32 @@ def known(path: str, statement: str, kind: Kind) -> list[KnownEntry]:
         ("I visited the lighthouse at Quillport.", "/events/visited-lighthouse-quillport.md", "event"),
         ("Je m'appelle Odile Ferrant.", "/identity/name.md", "state"),
         ("J'ai 34 ans.", "/identity/age.md", "state"),
+        ("Je viens d'avoir 40 ans.", "/identity/age.md", "state"),
         ("Je suis norvégienne d'origine et je viens de Bergen.", "/identity/origin.md", "state"),
         ("Je parle danois et grec.", "/languages/grec.md", "item"),
         ("Mon adresse e-mail est odile@example.org", "/contact/email.md", "state"),
         ("Mon numéro est le +33 1 99 00 12 34.", "/contact/phone.md", "state"),
+        ("On peut m'appeler au +33 1 99 00 12 34.", "/contact/phone.md", "state"),
+        ("Pour me contacter, le mieux est odile@example.org", "/contact/email.md", "state"),
         ("Je préfère le courriel au téléphone.", "/contact/preference.md", "state"),
         ("Finalement, appelez-moi plutôt que de m'écrire.", "/contact/preference.md", "state"),
         ("Je travaille chez Northwind.", "/job/employer.md", "state"),
         ("Je suis passée chez Contoso.", "/job/employer.md", "state"),
+        ("Je bosse désormais pour Fabrikam.", "/job/employer.md", "state"),
+        ("J'ai démissionné.", "/job/employer.md", "state"),
         ("Je suis de retour chez Northwind.", "/job/employer.md", "state"),
         ("Je suis infirmière.", "/job/role.md", "state"),
         ("Bonjour, j'habite à Lyon.", "/home/city.md", "state"),
         ("J'ai déménagé à Nantes.", "/home/city.md", "state"),
+        ("On vit à Port-Aven depuis mai.", "/home/city.md", "state"),
+        ("Nous venons d'emménager à Port-Aven.", "/home/city.md", "state"),
+        ("Ma sœur s'appelle Petra.", "/family/soeur.md", "state"),
+        ("Ma mère souffre d'hypertension.", "/family/mere-hypertension.md", "item"),
         ("Mon mari s'appelle Basile.", "/family/partner.md", "state"),
         ("Nous avons deux enfants.", "/family/children.md", "state"),
         ("J'ai un chat qui s'appelle Pacha.", "/pets/pacha.md", "item"),
+        ("On a adopté un chat.", "/pets/chat.md", "item"),
+        ("J'adore le bœuf.", "/likes/boeuf.md", "item"),
         ("Je suis allergique aux arachides.", "/allergies/arachides.md", "item"),
         ("Je suis végétarienne.", "/diet/way-of-eating.md", "state"),
         ("J'adore la randonnée.", "/likes/randonnee.md", "item"),
@@ -94,6 +112,7 @@ def known(path: str, statement: str, kind: Kind) -> list[KnownEntry]:
         ("Je préfère le thé au café.", "/preferences/cafe-or-the.md", "state"),
         ("Je joue du violoncelle.", "/hobbies/violoncelle.md", "item"),
         ("Nous avons décidé de repeindre la cuisine en vert.", "/decisions/decide-repeindre-cuisine-vert.md", "item"),
+        ("On a choisi de repeindre la cuisine en vert.", "/decisions/choisi-repeindre-cuisine-vert.md", "item"),
     ],
 )
 def test_a_statement_lands_in_its_slot(text: str, path: str, kind: Kind) -> None:
@@ -128,8 +147,19 @@ def test_a_statement_lands_in_its_slot(text: str, path: str, kind: Kind) -> None
         "I have a question about my invoice from Northwind.",
         "I need a Python function that parses the invoices of Northwind.",
         "I'm not allergic to anything.",
+        "I'm not vegan.",
+        "I fancy ramen with lots of garlic tonight.",
+        "I guess I could paint the shed behind the lighthouse red.",
+        "My script raises a strange exception in the second loop.",
+        "The build of my parser won't compile since line 40.",
+        "We live in a world where nobody reads.",
         "I like the way you explain things.",
         "J'aime bien ta façon d'expliquer.",
+        "Je ne suis pas végane.",
+        "J'ai envie de crêpes au citron ce soir.",
+        "Mon script renvoie une erreur étrange à la ligne 12.",
+        "On dit que le phare de Port-Aven date de 1820.",
+        "Je suis chez Paul ce soir.",
         "Comment vas-tu ?",
         "Merci beaucoup !",
         "Bonjour, ça va ?",
@@ -199,7 +229,7 @@ def test_what_states_nothing_about_the_speaker_is_left(text: str) -> None:
     ],
 )
 def test_a_day_is_resolved_only_when_words_name_one(text: str, day: str | None) -> None:
-    [change] = changes(text)
+    *_, change = changes(text)
 
     assert change.event_date == (date.fromisoformat(day) if day else None)
     assert day is None or change.kind != "event" or change.path.startswith(f"/events/{day}-")
@@ -271,6 +301,14 @@ def test_two_statements_of_a_line_are_two_changes_that_can_be_asked_for() -> Non
         ("J'adore le café.", "Je n'aime plus le café."),
         ("I live in Lisbon.", "I moved to Berlin."),
         ("I'm vegetarian.", "I'm vegan now."),
+        ("I'm vegetarian.", "I'm no longer a vegetarian."),
+        ("Je suis végane.", "Je ne suis plus végane."),
+        ("I love figs.", "I've gone off figs lately."),
+        ("I'm into falconry.", "I'm no longer into falconry."),
+        ("I live in Lisbon.", "We don't live in Lisbon any more."),
+        ("J'habite à Lyon.", "On n'habite plus à Lyon."),
+        ("I'm a nurse.", "I'm not a nurse any more."),
+        ("I'm single.", "I'm not single any longer."),
     ],
 )
 def test_a_change_of_mind_lands_on_the_same_slot(before: str, after: str) -> None:
@@ -279,6 +317,61 @@ def test_a_change_of_mind_lands_on_the_same_slot(before: str, after: str) -> Non
 
     assert (second.op, second.path) == ("set", first.path)
     assert second.statement != first.statement
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("I'm allergic to peanuts.", "I'm not allergic to peanuts any more."),
+        ("I can't eat shellfish.", "I can eat shellfish again!"),
+        ("I don't eat meat.", "I've started eating meat again."),
+        ("I have asthma.", "I no longer suffer from asthma."),
+        ("I play tennis.", "I don't play tennis any more because of my knee."),
+        ("I collect stamps.", "I stopped collecting stamps in March."),
+        ("I play the cello.", "I've given up the cello."),
+        ("Je suis allergique aux arachides.", "Je ne suis plus allergique aux arachides."),
+        ("Je ne mange pas de viande.", "Je mange de nouveau de la viande."),
+        ("J'ai de l'asthme.", "Je n'ai plus d'asthme."),
+        ("Je joue aux échecs.", "J'ai arrêté de jouer aux échecs."),
+    ],
+)
+def test_one_of_many_that_is_over_is_retired(before: str, after: str) -> None:
+    [first] = changes(before)
+    second, *told = changes(after, known=known(first.path, first.statement, first.kind))
+
+    assert (second.op, second.path, second.statement, second.evidence) == ("retire", first.path, "", [1])
+    assert all(change.kind == "event" for change in told)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("I live in Berlin.", "I no longer live in Lisbon."),
+        ("I work at Fabrikam.", "I don't work at Northwind any more."),
+        ("I'm vegetarian.", "I'm not vegan any more."),
+        ("Je travaille chez Fabrikam.", "Je ne travaille plus chez Northwind."),
+        ("I'm vegan.", "I'm not vegan."),
+        ("I play tennis.", "I don't play tennis with my boss."),
+        ("I work at Northwind.", "I retired to my cabin after the regatta in Oldbridge."),
+        ("Je travaille chez Northwind.", "J'ai quitté la fête tôt."),
+    ],
+)
+def test_the_end_of_something_else_changes_no_slot(before: str, after: str) -> None:
+    [first] = changes(before)
+
+    found = changes(after, known=known(first.path, first.statement, first.kind))
+
+    assert first.path not in {change.path for change in found}
+
+
+def test_what_ends_within_a_batch_is_not_kept_and_what_comes_back_is() -> None:
+    over = changes("I play chess.", "I no longer play chess.")
+    back = changes(
+        "I no longer play chess.", "I play chess.", known=known("/hobbies/chess.md", "I play chess.", "item")
+    )
+
+    assert [(change.op, change.evidence) for change in over] == [("retire", [2])]
+    assert [(change.op, change.evidence) for change in back] == [("confirm", [2])]
 
 
 def test_every_value_that_a_state_had_within_a_batch_is_kept_in_order() -> None:
@@ -353,9 +446,10 @@ def test_the_same_lines_give_the_same_answer() -> None:
 
 
 OPENINGS = ["I love ", "I work at ", "I moved to ", "my name is ", "call me ", "J'habite à ", "je préfère "]
+ENDINGS = ["I gave up ", "I no longer live in ", "I quit my job ", "je ne joue plus ", "je ne suis plus végane "]
 DAYS = ["yesterday ", "le 31 mars ", "30 February ", "in 999 months ", "9999-12-31 ", "next month "]
 MARKS = ["<memory>", "</memory>", "```", "[", '"', ". ", "? ", ", and I ", "me@x.org ", "\n"]
-PHRASES = st.sampled_from([*OPENINGS, *DAYS, *MARKS])
+PHRASES = st.sampled_from([*OPENINGS, *ENDINGS, *DAYS, *MARKS])
 TEXTS = st.one_of(st.text(max_size=400), st.lists(PHRASES | st.text(max_size=12), max_size=30).map("".join))
 
 
@@ -380,8 +474,9 @@ def test_any_text_gives_valid_changes(texts: list[tuple[str, Speaker, bool]], sa
         assert len(change.path) <= 120
         assert change.evidence
         assert set(change.evidence) <= own
-        assert 0 < len(change.statement) <= 300
-        assert 0 < len(change.description) <= 300
+        assert (change.statement == "") == (change.description == "") == (change.op == "retire")
+        assert len(change.statement) <= 300
+        assert len(change.description) <= 300
         change.model_dump_json().encode()
 
 

@@ -51,7 +51,7 @@ def changes_of(answer: Answer, lines: Sequence[Numbered], related: Iterable[Rela
         if change.op != "set" and (change.path not in by_path or by_path[change.path].retired):
             continue
         before = next((n for n in reversed(range(len(changes))) if changes[n].path == change.path), None)
-        if before is not None and changes[before].statement == change.statement:
+        if before is not None and (changes[before].op, changes[before].statement) == (change.op, change.statement):
             changes[before] = _with_evidence(changes[before], change)
         else:
             changes.append(change)

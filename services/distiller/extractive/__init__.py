@@ -57,9 +57,10 @@ def _candidates(line: AskedLine, taken: set[str]) -> Iterator[Candidate]:
         for clause in clauses(sentence, language) if said else []:
             slots = slot_candidates(clause, line.number, line.said_at, language, taken)
             yield from slots
-            slotted = slotted or bool(slots)
-            if not slots:
-                rest.append(clause)
+            if any(each.ends is None for each in slots):
+                slotted = True
+            else:
+                rest.append(clause)  # that something has ended is also a thing that happened
         if said or stories:
             for part in rest if slotted else [sentence]:
                 _tell(stories, part, said, event_date(part, line.said_at, language), language)

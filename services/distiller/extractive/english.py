@@ -31,15 +31,31 @@ HOME_ASKED = "home, city, where lives"
 _I = r"\bI(?: (?:now|currently|still|also|really|just|recently|actually|absolutely|always|mostly|usually))?"
 _I_AM = r"\bI(?:['’]m| am)(?: (?:now|currently|still|also|actually|really|just))?"
 _I_HAVE = r"\bI(?:['’]ve| have)(?: (?:just|recently|now|also))?"
-_NO_MORE = r"(?: no longer| don['’]t| do not)?"
+_WE = _I.replace("I(", "(?:I|we)(", 1)
+_WE_ARE = r"\b(?:I(?:['’]m| am)|we(?:['’]re| are))(?: (?:now|currently|still|also|actually|really|just))?"
+_MORE = r"(?=.*\b(?:any ?more|any longer)\b)"
+_I_DO_NOT = r"\bI (?:no longer|don['’]t|do not)"
+_I_NO_LONGER = rf"\bI (?:no longer|(?:don['’]t|do not){_MORE})"
+_I_AM_NO_LONGER = rf"\bI(?:['’]m| am) (?:no longer|not{_MORE})"
+_I_STOPPED = r"\bI(?:['’]ve| have)? (?:just |recently |finally )?(?:gave up|given up|quit|stopped|dropped)"
+_PASTIME = (
+    r"(?!(?:with|at|by|in|on|for|around|it|them|(?:old )?job)\b)(?P<what>[\w' -]+?)"
+    r"(?=$|[,.;!]| (?:after|and|any ?more|as|because|for|from|in|last|on|since|this|two|when|with|years|yesterday)\b)"
+)
+_AGAIN = r"(?= again\b| now\b)"
 # `I love how you …`, `I like that`: nothing is named that could be liked.
 _NAMED = (
     r"(?![^.;!,]*\b(?:these|those|this)\b)(?!(?:it|that|how|what|when|where|your|you|the way|them|him|her|seeing|"
     r"hearing|knowing|being able|to see|to hear|to know|to be)\b)"
 )
 _HERE = r"(?:an?|the) [\w -]+?(?=$|[,.;!]| (?:and|as|for|in|near|since|where|with)\b)"
+# `We live in a world where …`
+_NO_HOME = r"(?!(?:an?|the) (?:\w+ )?(?:world|age|era|society|times?|dream|past|moment|hope|fear)\b)"
 _ENDS = r"(?=$|[,.;!]| (?:a|and|at|but|for|from|here|in|last|now|on|since|this|two|when|with|yesterday)\b)"
 _PLACE_OR_FIRM = rf"(?:{NAME}|(?P<some>{_HERE}))"
+_FROM = r"(?: from [\w' -]+?)?"
+_EATS = r"(?:vegan|vegetarian|pescatarian|gluten-free|lactose[- ]intolerant|flexitarian)"
+_FIRM_ENDS = r"(?=$|[,.;!]| (?:as|in|last|on|again|after|this|two|three|a)\b)"
 _NOT_A_GROUP = r"(?!.*\b(?:club|gym|group|team|class|league|choir|band|church|program|community)\b)"
 
 STARTS = (
@@ -134,23 +150,48 @@ RULES = (
         r"(?:^|\bplease |\bjust |\bbetter )"
         r"(?P<what>(?:call|phone|ring|text|e-?mail|message|write to|contact|reach) me\b.*"
         rf"\b(?:instead|rather|only|(?:by|via|on|over) {CHANNEL})\b.*)",
+        r"(?:^|\bplease |\bjust )(?P<what>(?:call|phone|ring|text|e-?mail|message|write to) me\b(?! (?-i:[A-Z]))"
+        r".*\b(?:from now on|in (?:the )?future|going forward)\b.*)",
         r"^(?:please )?(?P<what>(?:don['’]t|do not|never|stop) (?:call|phone|text|e-?mail)(?:ing)? me\b.*)",
     ),
     rule(
         "state",
         "/job/employer.md",
         EMPLOYER_ASKED,
-        rf"{_I}{_NO_MORE} work (?:at|for) {_PLACE_OR_FIRM}",
+        rf"{_I_DO_NOT} work (?:at|for) {_PLACE_OR_FIRM}",
+        rf"{_I_AM_NO_LONGER} (?:working |employed )?(?:at|for|with|by) {NAME}",
+        rf"{_I_STOPPED} working (?:at|for) {NAME}",
+        rf"\bI(?:['’]ve| have)? (?:just )?(?:left|quit|resigned from|got laid off from) {_NOT_A_GROUP}{NAME}"
+        rf"{_FIRM_ENDS}",
+        r"\bI(?:['’]ve| have)?(?: just| recently)? (?:(?:quit|left|lost) my (?:old )?job|"
+        r"(?:was|got|been) (?:laid off|fired|made redundant)|resigned|retired(?! to\b))\b",
+        rf"{_I_AM} (?:unemployed|out of work|between jobs|retired)\b",
+        ends=True,
+    ),
+    rule(
+        "state",
+        "/job/employer.md",
+        EMPLOYER_ASKED,
+        rf"{_I} work (?:at|for) {_PLACE_OR_FIRM}",
         rf"{_I} (?:started(?: working)?|got a (?:new )?job|took a (?:new )?job) (?:at|with) {_PLACE_OR_FIRM}",
         rf"{_I_AM} (?:working|employed) (?:at|for|by) {_PLACE_OR_FIRM}",
         rf"{_I_HAVE} (?:worked|been working|started(?: working)?) (?:at|for) {_PLACE_OR_FIRM}",
         rf"{_I_AM} (?:back|working) (?:at|with) {NAME}",
-        r"\bI(?:['’]ve| have)? (?:just )?(?:joined|rejoined|left|quit|got hired (?:by|at)|was hired by|"
-        rf"got laid off from|went back to|returned to) {_NOT_A_GROUP}{NAME}"
-        r"(?=$|[,.;!]| (?:as|in|last|on|again|after|this|two|three|a)\b)",
+        r"\bI(?:['’]ve| have)? (?:just )?(?:joined|rejoined|got hired (?:by|at)|was hired by|went back to|returned to)"
+        rf" {_NOT_A_GROUP}{NAME}{_FIRM_ENDS}",
+        r"\bI(?:['’]ve| have)? (?:just )?(?:changed|switched) (?:jobs|employers|companies) (?:from [\w&' -]+? )?to "
+        rf"{NAME}",
         rf"\bmy (?:new )?employer is {NAME}",
         rf"\bI used to work\b.*\bnow I(?:['’]m| am| work) (?:at|for|with) {NAME}",
         rf"(?:{_I_AM} (?:an? |the ){JOB}|\bI (?:work|started|am working) as [\w -]+?) (?:at|for) {NAME}",
+    ),
+    rule(
+        "state",
+        "/job/role.md",
+        "job, role, profession, occupation",
+        rf"{_I_AM_NO_LONGER} (?:an? |the )?(?P<what>{JOB})\b",
+        rf"{_I_NO_LONGER} work as (?:an? |the )?(?P<what>[\w -]+?)(?: any ?more\b|{_ENDS})",
+        ends=True,
     ),
     rule(
         "state",
@@ -166,6 +207,13 @@ RULES = (
         "state",
         "/education/studies.md",
         "studies, education, degree, field",
+        rf"{_I_NO_LONGER} study (?!abroad|for\b|hard|with\b){OBJECT}",
+        ends=True,
+    ),
+    rule(
+        "state",
+        "/education/studies.md",
+        "studies, education, degree, field",
         rf"(?:{_I} study|{_I_AM} studying) (?!abroad|for\b|hard|with\b){OBJECT}",
         rf"{_I_AM} (?:majoring in|doing a (?:degree|phd|master['’]?s) in) {OBJECT}",
         rf"\bmy major is {OBJECT}",
@@ -174,21 +222,35 @@ RULES = (
         "state",
         "/home/city.md",
         HOME_ASKED,
-        rf"{_I}{_NO_MORE} (?:live|reside) (?:in|near|at) {_PLACE_OR_FIRM}",
-        rf"{_I_AM} (?:living|based|settled|back) in {_PLACE_OR_FIRM}",
+        rf"\b(?:I|we) (?:no longer|don['’]t|do not) (?:live|reside) (?:in|near|at) {_NO_HOME}{_PLACE_OR_FIRM}",
+        ends=True,
+    ),
+    rule(
+        "state",
+        "/home/city.md",
+        HOME_ASKED,
+        rf"{_WE} (?:live|reside) (?:in|near|at) {_NO_HOME}{_PLACE_OR_FIRM}",
+        rf"{_WE_ARE} (?:living|based|settled|back) in {_NO_HOME}{_PLACE_OR_FIRM}",
     ),
     rule(
         "state",
         MOVED,
         HOME_ASKED,
-        rf"\b(?:I|we)(?:['’]ve| have)?(?: just| recently)? (?:moved|relocated)(?: back)? to {NAME}",
-        rf"\b(?:I|we)(?:['’]m| am|['’]re| are) (?:moving|relocating) (?:back )?to {NAME}",
+        rf"\b(?:I|we)(?:['’]ve| have)?(?: just| recently)? (?:moved|relocated)(?: back)?{_FROM} to {NAME}",
+        rf"\b(?:I|we)(?:['’]m| am|['’]re| are) (?:moving|relocating)(?: back)?{_FROM} to {NAME}",
     ),
     rule(
         "state",
         "/family/partner.md",
         "partner, wife, husband, family",
         rf"\bmy {PARTNER}(?:{IS_CALLED}| is)? {ONE_NAME}",
+    ),
+    rule(
+        "state",
+        "/family/relationship-status.md",
+        "relationship status, marriage",
+        rf"{_I_AM_NO_LONGER} (?P<what>married|engaged|single|divorced|widowed|separated)\b",
+        ends=True,
     ),
     rule(
         "state",
@@ -213,6 +275,14 @@ RULES = (
     ),
     rule(
         "item",
+        "/family/{slug}.md",
+        "family, relatives, health, illness",
+        rf"\bmy (?:older |younger |little |big |twin |late )?(?P<whose>{KIN}|{PARTNER})"
+        r"(?:['’]s got| has(?: got)?| suffers from|(?: was|['’]s been| has been) diagnosed with)"
+        rf" (?P<what>{ILLNESS})\b",
+    ),
+    rule(
+        "item",
         "/pets/{slug}.md",
         "pets, name of dog, cat, animal",
         r"\b(?:I|we)(?:['’]ve| have)?(?: just)?(?: got| have| own| adopted| had)? (?:an?|my|two|three) "
@@ -220,6 +290,16 @@ RULES = (
         rf"\b(?:my|our) (?:[\w-]+ )?{PET}{IS_CALLED} {ONE_NAME}",
         rf"\b(?:I|we)(?:['’]ve| have)?(?: just)?(?: got| have| own| adopted) (?P<what>(?:an?|two|three|four)"
         rf" (?:[\w-]+ ){{0,2}}?{PET})\b(?! (?:sitter|food|show|toy|named|called))",
+    ),
+    rule(
+        "item",
+        "/allergies/{slug}.md",
+        "allergies, food to avoid",
+        rf"{_I_AM_NO_LONGER} (?:allergic to|intolerant to|intolerant of) {OBJECT}",
+        rf"{_I_NO_LONGER} have an? (?P<what>\w+(?: \w+)?) (?:allergy|intolerance)\b",
+        rf"\bI can (?:now |finally )?eat (?P<what>[\w-]+(?: [\w-]+)?){_AGAIN}",
+        each=True,
+        ends=True,
     ),
     rule(
         "item",
@@ -235,10 +315,25 @@ RULES = (
         "state",
         "/diet/way-of-eating.md",
         "diet, food",
+        rf"{_I_AM_NO_LONGER} (?:an? )?(?:strict )?(?P<what>{_EATS})\b",
+        rf"\bI(?:['’]ve| have)? (?:stopped being|quit being|gave up being) (?:an? )?(?P<what>{_EATS})\b",
+        ends=True,
+    ),
+    rule(
+        "state",
+        "/diet/way-of-eating.md",
+        "diet, food",
         rf"(?:{_I_AM}|\bI (?:became|went|turned)|\bI(?:['’]ve| have) (?:been|gone|become))"
         r" (?:an? )?(?:strict |mostly )?"
-        r"(?P<what>vegan|vegetarian|pescatarian|gluten-free|lactose[- ]intolerant|flexitarian)\b",
+        rf"(?P<what>{_EATS})\b",
         r"\bI(?: only)? eat (?P<what>halal|kosher|plant-based)",
+    ),
+    rule(
+        "item",
+        "/diet/{slug}.md",
+        "diet, food and drink avoided",
+        rf"\bI(?:['’]ve started| started|['’]m)? (?:eat|eating|drink|drinking) (?P<what>[\w-]+(?: [\w-]+)?){_AGAIN}",
+        ends=True,
     ),
     rule(
         "item",
@@ -246,6 +341,14 @@ RULES = (
         "diet, food and drink avoided",
         r"\bI (?:no longer|don['’]t|do not|never|stopped) (?:eat|eating|drink|drinking)"
         r" (?P<what>(?!it\b|that\b|much\b|any ?more)[\w-]+(?: (?!any ?more)[\w-]+)?)",
+    ),
+    rule(
+        "item",
+        "/health/{slug}.md",
+        "health, illness, condition",
+        rf"{_I_NO_LONGER} (?:have|suffer from) (?P<what>{ILLNESS})\b",
+        rf"\bmy (?P<what>{ILLNESS}) (?:is|are) (?:gone|cured)\b",
+        ends=True,
     ),
     rule(
         "item",
@@ -275,6 +378,8 @@ RULES = (
         "dislikes",
         rf"{_I} (?:don['’]t|do not|no longer|never) (?:really |much )?(?:like|love|enjoy|care for) {_NAMED}{OBJECT}",
         rf"{_I} (?:hate|dislike|can['’]t stand|detest|despise) {_NAMED}{OBJECT}",
+        rf"\bI(?:['’]ve| have)? (?:gone|went) off (?!to\b|the\b|on\b|with\b|in\b){_NAMED}{OBJECT}",
+        rf"{_I_AM_NO_LONGER} (?:fond of|crazy about|a (?:big |huge )?fan of|into|keen on) {_NAMED}{OBJECT}",
         each=True,
     ),
     rule(
@@ -284,6 +389,14 @@ RULES = (
         rf"(?<!things )(?<!thing )(?<!one ){_I}(?: do)? (?:like|love|enjoy|adore) {_NAMED}{OBJECT}",
         rf"{_I_AM} (?:fond of|crazy about|a (?:big|huge) fan of|into|keen on|passionate about) {_NAMED}{OBJECT}",
         each=True,
+    ),
+    rule(
+        "item",
+        "/hobbies/{slug}.md",
+        "hobbies, plays",
+        rf"{_I_NO_LONGER} (?:play|practi[sc]e|collect) (?:the )?{_PASTIME}",
+        rf"{_I_STOPPED} (?:playing |practi[sc]ing |collecting )?(?:the |my )?{_PASTIME}",
+        ends=True,
     ),
     rule(
         "item",

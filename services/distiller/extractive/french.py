@@ -15,7 +15,13 @@ from services.distiller.extractive.rules import (
 _I_AM = r"\bje suis(?: (?:actuellement|maintenant|toujours|aussi))?"
 _I_HAVE = r"\bj['’]ai(?: (?:aussi|toujours|maintenant))?"
 _WE_HAVE = r"\b(?:j['’]ai|nous avons|on a)(?: adopté)?"
-_NOW = r"(?: (?:plus|pas|toujours|maintenant|désormais|actuellement|encore))?"
+_NOW = r"(?: (?:toujours|maintenant|désormais|actuellement|encore))?"
+_I_AM_NO_LONGER = r"\bje ne suis plus"
+_PASTIME = (
+    r"(?P<what>[\w'’ -]+?)"
+    r"(?=$|[,.;!]| (?:après|avec|car|ce|cette|dans|depuis|en|hier|il|l['’]|la semaine|parce|pour)\b)"
+)
+_AGAIN = r"(?:de nouveau|à nouveau)"
 _CHANNEL = (
     r"(?:le |les |des |un |par |l['’])?(?:e-?mails?|mails?|courriels?|téléphone|appels?|sms|textos?|whatsapp|lettres?|"
     r"message)"
@@ -52,15 +58,21 @@ _ILLNESS = (
     r"(?:(?:du |le |un )?diabète|(?:de l['’])?asthme|des migraines|(?:de l['’])?épilepsie|(?:de l['’])?arthrose|"
     r"(?:de l['’])?hypertension|(?:de l['’])?eczéma|mal au dos)"
 )
+_EATS = r"(?:végane?|végétarien(?:ne)?|pescétarien(?:ne)?|flexitarien(?:ne)?)"
+_ILL = r"(?:diabétique|asthmatique|épileptique)"
 # `J'aime quand tu …`, `je déteste ça`: nothing is named that could be liked.
 _NAMED = (
     r"(?!(?:ça|cela|ce|cette|ces|cet|quand|que|comment|ton|ta|tes|votre|vos|bien|beaucoup|vraiment|toujours|te|vous)\b)"
 )
 _ARTICLE = r"(?:au |aux |à la |à l['’]|à |le |la |les |l['’]|du |de la |de l['’]|des |de |d['’])?"
 _HERE = r"(?:une?|la|le|l['’]) ?[\w' -]+?(?=$|[,.;!]| (?:à|avec|comme|depuis|en|et)\b)"
+_IN = r"(?:à|en|au|aux|près de|dans)"
+_FROM = r"(?: (?:de |d['’])[\w'’-]+)?"
+_AT = r"(?:chez|pour|à la|au|à|à l['’]|dans)"
+_NO_STAY = r"(?!.*\b(?:ce soir|ce week-?end|cette nuit|aujourd['’]hui|demain|jusqu)\b)"
 _PLACE_OR_FIRM = rf"(?:{NAME}|(?P<some>{_HERE}))"
 
-STARTS = r"\b(?:je|j|mon|ma|mes|nous|notre|on|appel(?:le|ez)|écri(?:s|vez)|contacte[rz]?|joi(?:ns|gnez)|ne)\b"
+STARTS = r"\b(?:je|j|me|m|mon|ma|mes|nous|notre|on|appel(?:le|ez)|écri(?:s|vez)|contacte[rz]?|joi(?:ns|gnez)|ne)\b"
 RULES = (
     rule(
         "state",
@@ -72,7 +84,12 @@ RULES = (
         rf"^je suis (?!{_PEOPLE}\b){ONE_NAME}(?: [A-ZÀ-Þ][\w-]+)?(?=[.!]?$|, )",
     ),
     rule("state", "/identity/nationality.md", "nationalité", _I_AM + rf" (?P<what>{_PEOPLE})\b"),
-    rule("state", "/identity/age.md", "âge, quel âge", _I_HAVE + r" (?P<what>\d{1,3}) ans\b"),
+    rule(
+        "state",
+        "/identity/age.md",
+        "âge, quel âge",
+        rf"(?:{_I_HAVE}|\bje viens d['’]avoir) (?P<what>\d{{1,3}}) ans\b",
+    ),
     rule("state", "/identity/pronouns.md", "pronoms", r"\bmes pronoms sont (?P<what>[\w/]+)"),
     rule(
         "item",
@@ -103,6 +120,7 @@ RULES = (
         "contact, adresse e-mail, courriel",
         r"\bmon (?:nouvel(?:le)? )?(?:adresse|e-?mail|mail|courriel)\b.*?" + EMAIL,
         r"\b(?:écri(?:s|vez)|contacte[zr]?)-moi\b.*?" + EMAIL,
+        r"\b(?:me |m['’])(?:contacter|écrire|joindre)\b.*?" + EMAIL,
     ),
     rule(
         "state",
@@ -110,6 +128,7 @@ RULES = (
         "contact, numéro de téléphone",
         r"\bmon (?:nouveau )?(?:numéro|téléphone|portable|mobile)\b" + PHONE,
         r"\b(?:appelle[zr]?|joi(?:ns|gnez))-moi\b" + PHONE,
+        r"\b(?:me |m['’])(?:contacter|appeler|joindre)\b" + PHONE,
     ),
     rule(
         "state",
@@ -125,16 +144,34 @@ RULES = (
         "préférences de contact, moyen de contact",
         rf"\bje préfère(?:rais)? (?P<what>(?:être (?:contactée?|appelée?|jointe?)|{_CHANNEL})\b.*)",
         r"(?P<what>\b(?:appelle|appelez|écris|écrivez|contacte|contactez|joins|joignez)-moi\b.*"
-        rf"\b(?:plutôt|au lieu|par {_CHANNEL}|uniquement|seulement)\b.*)",
+        rf"\b(?:plutôt|au lieu|par {_CHANNEL}|uniquement|seulement|désormais|dorénavant|à partir de maintenant)\b.*)",
         r"(?P<what>\bne m['’](?:appelez|appelle|écrivez|écris) (?:plus|pas|jamais)\b.*)",
     ),
     rule(
         "state",
         "/job/employer.md",
         "employeur, travail, entreprise, où travaille",
-        rf"\bje (?:ne )?travaille{_NOW} (?:chez|pour|à la|au|à|à l['’]|dans) {_PLACE_OR_FIRM}",
-        rf"\bj['’]ai (?:rejoint|quitté|commencé chez|été embauchée? (?:chez|par)) {NAME}",
-        rf"\bje suis (?:passée? |de retour |retournée? |revenue? |employée? |partie? )?chez {NAME}",
+        rf"\bje ne (?:travaille|bosse) (?:plus|pas) {_AT} {_PLACE_OR_FIRM}",
+        rf"{_I_AM_NO_LONGER} (?:employée? )?chez {NAME}",
+        rf"\bj['’]ai (?:quitté|arrêté de travailler {_AT}) {NAME}",
+        r"\bj['’]ai (?:(?:quitté|perdu) mon (?:travail|emploi|poste|boulot|job)|démissionné|été licenciée?)\b",
+        r"\bje suis (?:au chômage|sans emploi|à la retraite)\b",
+        ends=True,
+    ),
+    rule(
+        "state",
+        "/job/employer.md",
+        "employeur, travail, entreprise, où travaille",
+        rf"\bje (?:travaille|bosse){_NOW} {_AT} {_PLACE_OR_FIRM}",
+        rf"\bj['’]ai (?:rejoint|commencé chez|été embauchée? (?:chez|par)) {NAME}",
+        rf"\bje suis{_NOW} (?:passée? |de retour |retournée? |revenue? |employée? |partie? )?chez {NAME}{_NO_STAY}",
+    ),
+    rule(
+        "state",
+        "/job/role.md",
+        "métier, poste, profession",
+        rf"{_I_AM_NO_LONGER} (?:une? )?(?P<what>{_JOB})\b",
+        ends=True,
     ),
     rule(
         "state",
@@ -156,16 +193,31 @@ RULES = (
         "state",
         "/home/city.md",
         "domicile, ville, où habite",
-        r"\b(?:j['’]habite|je vis|je réside|je n['’]habite plus|je ne vis plus|j['’]ai emménagé|j['’]ai déménagé|"
-        r"je déménage|"
-        r"je me suis installée?|je suis (?:de retour|revenue?|retournée?))"
-        rf"{_NOW} (?:à|en|au|aux|près de|dans) {_PLACE_OR_FIRM}",
+        r"\b(?:(?:je|nous|on) n['’](?:habite|habitons)|(?:je|nous|on) ne (?:vis|vit|vivons)) plus"
+        rf" {_IN} {_PLACE_OR_FIRM}",
+        ends=True,
+    ),
+    rule(
+        "state",
+        "/home/city.md",
+        "domicile, ville, où habite",
+        r"\b(?:j['’]habite|je vis|je réside|(?:nous|on) (?:habitons|habite|vivons|vit)|je me suis installée?|"
+        r"(?:j['’]ai|nous avons|on a) (?:emménagé|déménagé)|(?:je déménage|nous déménageons|on déménage)|"
+        r"(?:je viens|nous venons|on vient) (?:(?:de |d['’])(?:dé|em)ménager|de (?:m|nous |s)['’]?installer)|"
+        rf"je suis (?:de retour|revenue?|retournée?)){_NOW}{_FROM} {_IN} {_PLACE_OR_FIRM}",
     ),
     rule(
         "state",
         "/family/partner.md",
         "partenaire, femme, mari, famille",
         rf"\b(?:ma|mon) {_PARTNER} (?:s['’]appelle|se nomme|se prénomme|est|,)? ?{ONE_NAME}",
+    ),
+    rule(
+        "state",
+        "/family/relationship-status.md",
+        "situation familiale, mariage",
+        rf"{_I_AM_NO_LONGER} (?P<what>mariée?|fiancée?|célibataire|divorcée?|veu(?:f|ve)|pacsée?|séparée?)\b",
+        ends=True,
     ),
     rule(
         "state",
@@ -190,12 +242,29 @@ RULES = (
     ),
     rule(
         "item",
+        "/family/{slug}.md",
+        "famille, proches, santé, maladie",
+        rf"\b(?:ma|mon) (?:grande? |petite? )?(?P<whose>{_KIN}|{_PARTNER}) (?:a|souffre (?:de |d['’]|du )?)"
+        rf" ?(?P<what>{_ILLNESS})\b",
+        rf"\b(?:ma|mon) (?:grande? |petite? )?(?P<whose>{_KIN}|{_PARTNER}) est (?P<what>{_ILL})\b",
+    ),
+    rule(
+        "item",
         "/pets/{slug}.md",
         "animaux, nom du chien, du chat",
         rf"{_WE_HAVE} (?:une?|deux|trois) (?:[\w-]+ )?{_PET}(?: [\w-]+)?,?"
         rf" (?:qui s['’]appelle|nommée?|appelée?) {ONE_NAME}",
         rf"\b(?:mon|ma|notre) {_PET} (?:s['’]appelle|se nomme) {ONE_NAME}",
         rf"{_WE_HAVE} (?P<what>(?:une?|deux|trois|quatre) (?:[\w-]+ )?{_PET})\b(?!.*(?:s['’]appelle|nommé|appelé))",
+    ),
+    rule(
+        "item",
+        "/allergies/{slug}.md",
+        "allergies, aliments à éviter",
+        rf"{_I_AM_NO_LONGER} (?:allergique|intolérante?) {_ARTICLE}{OBJECT}",
+        rf"\bje peux {_AGAIN} manger {_ARTICLE}{OBJECT}",
+        each=True,
+        ends=True,
     ),
     rule(
         "item",
@@ -210,9 +279,22 @@ RULES = (
         "state",
         "/diet/way-of-eating.md",
         "régime, alimentation",
-        rf"{_I_AM}(?: devenue?)? (?:strictement )?"
-        r"(?P<what>végane?|végétarien(?:ne)?|pescétarien(?:ne)?|flexitarien(?:ne)?)\b",
+        rf"{_I_AM_NO_LONGER} (?P<what>{_EATS})\b",
+        ends=True,
+    ),
+    rule(
+        "state",
+        "/diet/way-of-eating.md",
+        "régime, alimentation",
+        rf"{_I_AM}(?: devenue?)? (?:strictement )?(?P<what>{_EATS})\b",
         r"\bje mange (?P<what>halal|casher|sans gluten)",
+    ),
+    rule(
+        "item",
+        "/diet/{slug}.md",
+        "régime, aliments et boissons évités",
+        rf"\bje (?:mange|bois) {_AGAIN} {_ARTICLE}(?P<what>[\w'’-]+(?: [\w-]+)?)",
+        ends=True,
     ),
     rule(
         "item",
@@ -224,9 +306,18 @@ RULES = (
         "item",
         "/health/{slug}.md",
         "santé, maladie",
+        rf"\bje n['’]ai plus (?:de |d['’]|mal au )?(?P<what>{_ILLNESS})\b",
+        rf"\bje ne souffre plus (?:de |d['’]|du ){OBJECT}",
+        rf"{_I_AM_NO_LONGER} (?P<what>{_ILL})\b",
+        ends=True,
+    ),
+    rule(
+        "item",
+        "/health/{slug}.md",
+        "santé, maladie",
         rf"{_I_HAVE} (?P<what>{_ILLNESS})\b",
         rf"\bje souffre (?:de |d['’]|du ){OBJECT}",
-        _I_AM + r" (?P<what>diabétique|asthmatique|épileptique)\b",
+        _I_AM + rf" (?P<what>{_ILL})\b",
     ),
     rule(
         "state",
@@ -258,6 +349,15 @@ RULES = (
         rf" {_NAMED}{_ARTICLE}{OBJECT}",
         rf"{_I_AM} (?:fan|passionnée?|fou|folle|amateur) {_ARTICLE}{OBJECT}",
         each=True,
+    ),
+    rule(
+        "item",
+        "/hobbies/{slug}.md",
+        "loisirs, joue",
+        rf"\bje ne (?:joue|pratique|collectionne) plus {_ARTICLE}{_PASTIME}",
+        r"\bj['’]ai (?:arrêté|abandonné|laissé tomber) (?:de (?:jouer|pratiquer|collectionner) )?"
+        rf"{_ARTICLE}{_PASTIME}",
+        ends=True,
     ),
     rule(
         "item",

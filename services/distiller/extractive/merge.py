@@ -2,19 +2,25 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from services.distiller.answer import KnownEntry, ProposedChange
 from services.distiller.extractive.slots import Candidate, slot_key
 from services.distiller.extractive.words import Language, content_words, stems
 
 _NEGATION = re.compile(
-    r"\b(?:not|never|no longer|can['’]?t|cannot|\w+n['’]t|hate|dislike|stopped|quit|ne|n['’]\w+|plus|jamais|déteste)\b",
+    r"\b(?:not|never|no longer|can['’]?t|cannot|\w+n['’]t|hate|dislike|stopped|quit|(?:gone|went) off|"
+    r"ne|n['’]\w+|plus|jamais|déteste)\b",
     re.IGNORECASE,
 )
 _NEW_WORDS = 2
 
 
 def changes(candidates: Sequence[Candidate], known: Sequence[KnownEntry]) -> list[ProposedChange]:
+    """What the candidates change, in order.
+
+    What is retired need not be known: then it is only a slot to look up, of which a retirement makes nothing.
+    """
     current = {entry.path: entry.statement for entry in known}
     decided: list[ProposedChange] = []
     latest: dict[str, int] = {}
@@ -22,9 +28,13 @@ def changes(candidates: Sequence[Candidate], known: Sequence[KnownEntry]) -> lis
     for candidate in candidates:
         path = slots.path(candidate)
         before = latest.get(path)
-        if before is not None and not _adds(candidate, decided[before].statement or current[path]):
-            evidence = sorted({*decided[before].evidence, candidate.line})
-            decided[before] = decided[before].model_copy(update={"evidence": evidence})
+        earlier = None if before is None else decided[before]
+        holds = current.get(path) if earlier is None or earlier.op == "confirm" else earlier.statement
+        if _ends_another(candidate, holds):
+            continue
+        if before is not None and earlier is not None and _repeats(candidate, earlier, holds):
+            evidence = sorted({*earlier.evidence, candidate.line})
+            decided[before] = earlier.model_copy(update={"evidence": evidence})
         elif before is not None and candidate.kind != "state":
             decided[before] = _against_known(candidate, path, current.get(path))
         else:
@@ -32,6 +42,19 @@ def changes(candidates: Sequence[Candidate], known: Sequence[KnownEntry]) -> lis
             latest[path] = len(decided)
             decided.append(_against_known(candidate, path, current.get(path) if before is None else None))
     return decided
+
+
+def _ends_another(candidate: Candidate, holds: str | None) -> bool:
+    """`I no longer live in Lisbon` ends nothing where Berlin is what the slot says by now."""
+    if candidate.ends is None or candidate.kind != "state" or holds is None:
+        return False
+    return not _meaning(candidate.ends, candidate.language) <= _meaning(holds, candidate.language)
+
+
+def _repeats(candidate: Candidate, earlier: ProposedChange, holds: str | None) -> bool:
+    if candidate.retires or earlier.op == "retire":
+        return candidate.retires and earlier.op == "retire"
+    return holds is not None and not _adds(candidate, holds)
 
 
 class _Slots:
@@ -51,15 +74,20 @@ class _Slots:
 
 
 def _against_known(candidate: Candidate, path: str, known: str | None) -> ProposedChange:
-    confirms = known is not None and not _adds(candidate, known)
+    op: Literal["set", "confirm", "retire"] = "set"
+    if candidate.retires:
+        op = "retire"
+    elif known is not None and not _adds(candidate, known):
+        op = "confirm"
+    says = op == "set"
     return ProposedChange(
-        op="confirm" if confirms else "set",
+        op=op,
         path=path,
         kind=candidate.kind,
-        statement="" if confirms else candidate.statement,
-        description="" if confirms else candidate.description,
+        statement=candidate.statement if says else "",
+        description=candidate.description if says else "",
         said_by="user",
-        event_date=None if confirms else candidate.event_date,
+        event_date=candidate.event_date if says else None,
         evidence=[candidate.line],
     )
 

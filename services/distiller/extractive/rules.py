@@ -27,19 +27,23 @@ PHONE = r"[^\d+]*(?P<what>\+?\(?\d[\d ().-]{5,}\d)"
 
 @dataclass(frozen=True)
 class Rule:
-    """`{slug}` in the path is made of the object; with `each`, a list of objects fills a slot each."""
+    """`{slug}` in the path is made of the object; with `each`, a list of objects fills a slot each.
+
+    With `ends`, what is said of the object is that it no longer holds.
+    """
 
     kind: Kind
     path: str
     about: str
     patterns: tuple[re.Pattern[str], ...]
     each: bool
+    ends: bool
     topic: str
 
 
-def rule(kind: Kind, path: str, about: str, *patterns: str, each: bool = False) -> Rule:
+def rule(kind: Kind, path: str, about: str, *patterns: str, each: bool = False, ends: bool = False) -> Rule:
     compiled = tuple(re.compile(pattern, re.IGNORECASE) for pattern in patterns)
-    return Rule(kind, path, about, compiled, each, _topic(path))
+    return Rule(kind, path, about, compiled, each, ends, _topic(path))
 
 
 def _topic(path: str) -> str:

@@ -28,7 +28,7 @@ _MAX_DESCRIPTION = 300
 
 @dataclass(frozen=True)
 class Candidate:
-    """What one line says about one slot."""
+    """What one line says about one slot. `ends` names what no longer holds, if anything; None where something does."""
 
     path: str
     kind: Kind
@@ -37,6 +37,12 @@ class Candidate:
     event_date: date | None
     line: int
     language: Language
+    ends: str | None = None
+
+    @property
+    def retires(self) -> bool:
+        """One of many that is no more leaves nothing in its slot; the end of a state is what the slot says then."""
+        return self.ends is not None and self.kind == "item"
 
 
 def slot_candidates(
@@ -49,9 +55,10 @@ def slot_candidates(
     for rule in _RULES[language]:
         if rule.topic in topics:
             continue
-        targets = _first_targets(rule, clause, starts, language, taken)
-        if not targets:
+        said = _first_said(rule, clause, starts, language, taken)
+        if said is None:
             continue
+        match, targets = said
         topics.add(rule.topic)
         day = _event_date(rule, clause, said_at, language)
         found.extend(
@@ -63,21 +70,28 @@ def slot_candidates(
                 event_date=day,
                 line=line,
                 language=language,
+                ends=_object(match) if rule.ends else None,
             )
             for path, description in targets
         )
     return found
 
 
-def _first_targets(
+def _first_said(
     rule: Rule, clause: str, starts: list[int], language: Language, taken: Collection[str]
-) -> list[tuple[str, str]]:
+) -> tuple[re.Match[str], list[tuple[str, str]]] | None:
+    """What a rule finds first, with the path and the description of each slot that it is about."""
     for pattern in rule.patterns:
         for start in starts:
             match = pattern.match(clause, start)
             if match is not None and (targets := _targets(rule, match, clause, language, taken)):
-                return targets
-    return []
+                return match, targets
+    return None
+
+
+def _object(match: re.Match[str]) -> str:
+    groups = match.groupdict()
+    return " ".join((groups.get("what") or groups.get("some") or "").strip(" ,.;:-").split())
 
 
 def _event_date(rule: Rule, clause: str, said_at: datetime, language: Language) -> date | None:
@@ -91,7 +105,7 @@ def _targets(
     rule: Rule, match: re.Match[str], clause: str, language: Language, taken: Collection[str]
 ) -> list[tuple[str, str]]:
     groups = match.groupdict()
-    said = " ".join((groups["what"] or groups.get("some") or "").strip(" ,.;:-").split())
+    said = _object(match)
     if rule.path == MOVED:
         return [_moved(said, clause, taken)]
     if rule.path == EMPLOYER and is_known_place(said):
@@ -104,11 +118,12 @@ def _targets(
     if rule.path == CONTACT_PREFERENCE:
         return [(rule.path, f"{rule.about}: {', '.join(content_words(said, language))}")]
     if "{slug}" not in rule.path:
-        return [(rule.path, f"{rule.about}: {said}")]
+        return [(rule.path, f"{rule.about}: {said}" if said else rule.about)]
+    whose = f"{groups['whose']} " if groups.get("whose") else ""
     return [
-        (rule.path.replace("{slug}", slug(named, most=3)), f"{rule.about}: {part}")
+        (rule.path.replace("{slug}", slug(named, most=4 if whose else 3)), f"{rule.about}: {whose}{part}")
         for part in _objects(said, each=rule.each)
-        if (named := strong_words(part, language)) and len(part.split()) <= _MAX_OBJECT_WORDS
+        if (named := strong_words(whose + part, language)) and len(part.split()) <= _MAX_OBJECT_WORDS
     ]
 
 

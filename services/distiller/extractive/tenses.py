@@ -1,4 +1,4 @@
-"""How a sentence says that something was decided, is planned or has happened, and whether its days are still to come."""
+"""How a sentence says that something was decided, is planned or has happened, and whether its days are to come."""
 
 import re
 
@@ -23,7 +23,8 @@ _EN_HAPPENED = (
 )
 _FR_DECISION = r"\b(?:j['’]ai|nous avons|on a) (?:décidé|choisi|convenu)\b"
 _FR_PLAN = (
-    r"\b(?:nous attendons|je pars|nous partons|je vais|nous allons|on va|je compte|je veux|je voudrais|j['’]aimerais|"
+    r"\b(?:nous attendons|on attend|je pars|nous partons|on part|je vais|j['’]ai envie|nous allons|on va|"
+    r"je compte|je veux|je voudrais|j['’]aimerais|"
     r"je souhaite|j['’]envisage|je prévois|j['’]ai prévu|j['’]ai l['’]intention|je pense \w+r|"
     r"mon (?:but|rêve|objectif|projet)|j['’]ai (?:un )?rendez-vous)\b"
     r"|\bj(?:e |['’])\w+rai\b"
@@ -64,7 +65,7 @@ _AHEAD = {
         re.IGNORECASE,
     ),
 }
-# `I'm excited`, `it is held`, `my delayed flight`, `I've got an exam`, `I need`, `I have my eyes checked`: now, not then.
+# `I'm excited`, `it is held`, `my delayed flight`, `I've got an exam`, `I need`, `I have my eyes checked`: all of now.
 _NOT_PAST = re.compile(
     r"(?:\b(?:am|is|are|be|being|an?|the|my|our|your|his|her|their|gets?|getting)|['’](?:m|s|re))"
     rf"(?: (?:now|not|so|very|still|\w+ly))* (?:\w+ed|{_EN_IRREGULAR})\b"

@@ -38,7 +38,7 @@ _CLAUSE_BREAK = {
     ),
     "french": re.compile(
         r"\s*;\s+|\s+[–—-]+\s+(?=(?:je|j['’]|mon|ma|mes|nous)\b)"
-        r"|,?\s+(?:et|mais|donc)\s+(?=(?:je\b|j['’]|mon\b|ma\b|mes\b|nous\b))|,\s+(?=(?:je\b|j['’]|mon\b|ma\b|mes\b))",
+        r"|,?\s+(?:et|mais|donc)\s+(?=(?:je\b|j['’]|mon\b|ma\b|mes\b|nous\b|on\b))|,\s+(?=(?:je\b|j['’]|mon\b|ma\b|mes\b))",
         re.IGNORECASE,
     ),
 }
@@ -50,11 +50,14 @@ _FIRST_PERSON = {
         re.IGNORECASE,
     ),
     "french": re.compile(
-        r"\b(?:je|mon|ma|mes|moi|nous|notre|nos)\b|\b[jm]['’]|\b(?:appelez|appelle|écrivez|écris|contactez)-moi\b",
+        r"\b(?:je|me|mon|ma|mes|moi|nous|notre|nos)\b|\b[jm]['’]"
+        r"|\bon (?!(?:ne )?(?:dit|peut|doit|sait|voit|appelle|parle|pourrait|devrait|dirait)\b)"
+        r"|\b(?:appelez|appelle|écrivez|écris|contactez)-moi\b",
         re.IGNORECASE,
     ),
 }
-# `If I were`, `I wish`, `I hope you`: said in the first person, but nothing that is so.
+# `If I were`, `I wish`, `I hope you`: said in the first person, but nothing that is so. `I want pizza tonight`, `my
+# code throws an error`: so only while the conversation lasts.
 _UNREAL = {
     "english": re.compile(
         r"^(?:if|imagine|suppose|maybe|perhaps|let['’]?s|let me|who|why|which|how|remember when|"
@@ -73,6 +76,12 @@ _UNREAL = {
         r"|\bI(?:['’]d| would| could| should| might) have\b|\bI wish\b|\bif I (?:were|was|had)\b"
         r"|\bI (?:hope|bet|guess|think|suppose|imagine|know|see|wonder|heard|hear|can (?:imagine|see|tell)) (?:that )?"
         r"(?:you|your|he|she|they|it)\b"
+        r"|\bI (?:think|guess|suppose) I(?:['’]d| want| might| could| should| would)\b"
+        r"|\bI(?: really| just)? (?:want|wanna|fancy|crave|feel like)\b"
+        r".*\b(?:tonight|today|right now|this (?:morning|afternoon|evening))\b"
+        r"|\b(?:throws?|throwing|raises?|returns?|gives?|shows?|fails? with)(?: me)? (?:an?|the|this|that)"
+        r" (?:\w+ ){0,2}(?:error|exception|warning)\b|\bon line \d+\b"
+        r"|\b(?:doesn['’]t|does not|won['’]t) (?:compile|build|boot|load)\b"
         r"|\bI['’]m (?:(?:so|really|very|super) )?(?:glad|happy|sorry|proud|excited|stoked|thrilled)(?: to hear)?"
         r" (?:that |for |of )?(?:you|it|he|she|they)\b",
         re.IGNORECASE,
@@ -84,6 +93,10 @@ _UNREAL = {
         r"(?!-moi (?:plutôt|par|au))"
         r"|\bje (?:veux|voudrais) (?:savoir|que (?:tu|vous))\b|\bj['’]aimerais (?:savoir|que)\b"
         r"|\bj['’]ai (?:une question|besoin d['’]aide)\b|\bje (?:ne )?(?:pense|crois|sais) pas\b"
+        r"|\bje (?:pense|crois) que je (?:veux|voudrais|pourrais|devrais)\b"
+        r"|\b(?:j['’]ai envie|je (?:veux|voudrais))\b.*\b(?:ce soir|aujourd['’]hui|maintenant|ce (?:matin|midi))\b"
+        r"|\b(?:lève|renvoie|retourne|affiche|donne) (?:une|cette|l['’]) ?(?:\w+ )?(?:erreur|exception)\b"
+        r"|\bà la ligne \d+\b|\bne (?:compile|charge) (?:pas|plus)\b"
         r"|\bsi j['’](?:étais|avais)\b|\bj['’](?:aurais|espère que (?:tu|vous))\b|\bje (?:serais|voudrais que)\b"
         r"|\bje suis (?:très |si |vraiment )?(?:contente?|désolée?|heureu(?:x|se)|fi(?:er|ère))"
         r" (?:pour|que|de) (?:toi|vous|tu)\b",

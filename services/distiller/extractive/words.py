@@ -36,26 +36,33 @@ FUNCTION_WORDS = {
         l la le les leur leurs lui là m ma mais me mes moi moins mon même n ne ni nos notre nous on ont ou oui où par
         parce pas pendant peu peut plus plutôt pour pourquoi puis qu qu'elle qu'il quand que quel quelle qui quoi s sa
         sans se sera ses si sommes son sont sous suis sur t ta te tes toi ton toujours tous tout toute toutes tres très
-        tu un une va vais vers voici voilà vos votre vous vraiment y à ça étais était été être
+        tu un une va vais vers viens vient voici voilà vos votre vous vraiment y à ça étais était été être
     """),
 }
 
 # Words that chat is made of. They are said about anything, so they neither identify a statement nor make it worth more.
-WEAK_WORDS = _set_of("""
-    absolutely achat ago agree agréable amazing appreciate awesome beau beautiful belle best better bit blessed
-    bonjour bring brings catch caught certainly chat chatted check chose choses content contente cool couple crazy
-    day days definitely easy enjoy especially espère everyone everything excited exciting experience fantastic feel
-    feeling feels felt few finally find fois fun gens glad good grateful great guess guys génial hang happen
-    happened happy hard hear heard help helped helps heureuse heureux hey hi hier hope huge important incredible
-    inspiring it'll jour joy keep know last lately learn learned life little long look looking looks love loved
-    lovely lucky make makes making man mean means merci moment moments month need new nice penser people perfect
-    plaisir pretty proud recently reminder salut say see seeing seem seems semaine share special start stuff super
-    support sure sweet take taking talk talked tell temps thank thankful thanks thing things think thought time
-    times today together totally tough true truly try trying understand use using vie vrai wanna want wanted way
-    week well wonderful words work worth wow year yep yesterday yet
-""")
+WEAK_WORDS = {
+    "english": _set_of("""
+        absolutely ago agree amazing appreciate awesome beautiful best better bit blessed bring brings catch
+        caught certainly chat chatted check chose cool couple crazy day days definitely easy enjoy especially
+        everyone everything excited exciting experience fantastic feel feeling feels felt few finally find fun
+        glad good grateful great guess guys hang happen happened happy hard hear heard help helped helps hey hi
+        hope huge important incredible inspiring it'll joy keep know last lately learn learned life little long
+        look looking looks love loved lovely lucky make makes making man mean means moment moments month need
+        new nice people perfect pretty proud recently reminder say see seeing seem seems share special start
+        stuff super support sure sweet take taking talk talked tell thank thankful thanks thing things think
+        thought time times today together totally tough true truly try trying understand use using wanna want
+        wanted way week well wonderful words work worth wow year yep yesterday yet
+    """),
+    "french": _set_of("""
+        achat agréable beau belle bonjour chose choses content contente cool espère fois fun gens génial heureuse
+        heureux hier jour merci moment moments penser plaisir salut semaine super temps vie vrai
+    """),
+}
 
 MAX_SLUG = 60
+# Latin letters that no accent can be taken from.
+_LIGATURES = str.maketrans({"œ": "oe", "æ": "ae", "ß": "ss", "ø": "o", "ł": "l"})
 
 
 def words(text: str) -> list[str]:
@@ -73,7 +80,7 @@ def content_words(text: str, language: Language) -> list[str]:
 
 
 def strong_words(text: str, language: Language) -> list[str]:
-    return [word for word in content_words(text, language) if word not in WEAK_WORDS]
+    return [word for word in content_words(text, language) if word not in WEAK_WORDS[language]]
 
 
 def stems(of: list[str], language: Language) -> frozenset[str]:
@@ -84,6 +91,7 @@ def stems(of: list[str], language: Language) -> frozenset[str]:
 def slug(parts: list[str], most: int = 4) -> str:
     """`a-z0-9-` made of the first different words; a short hash where nothing of them is latin."""
     chosen = list(dict.fromkeys(parts))[:most]
-    latin = unicodedata.normalize("NFKD", " ".join(chosen)).encode("ascii", "ignore").decode().lower()
+    plain = unicodedata.normalize("NFKD", " ".join(chosen).lower().translate(_LIGATURES))
+    latin = plain.encode("ascii", "ignore").decode()
     readable = re.sub(r"[^a-z0-9]+", "-", latin.replace("'", "")).strip("-")[:MAX_SLUG].strip("-")
     return readable or hashlib.sha256(" ".join(chosen).encode("utf-8", "replace")).hexdigest()[:10]
