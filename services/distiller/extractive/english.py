@@ -33,14 +33,14 @@ _I_AM = r"\bI(?:['’]m| am)(?: (?:now|currently|still|also|actually|really|just
 _I_HAVE = r"\bI(?:['’]ve| have)(?: (?:just|recently|now|also))?"
 _WE = _I.replace("I(", "(?:I|we)(", 1)
 _WE_ARE = r"\b(?:I(?:['’]m| am)|we(?:['’]re| are))(?: (?:now|currently|still|also|actually|really|just))?"
-_MORE = r"(?=.*\b(?:any ?more|any longer)\b)"
+_MORE = r"(?=.*\b(?:any ?more|any longer|these days|after all)\b)"
 _I_DO_NOT = r"\bI (?:no longer|don['’]t|do not)"
-_I_NO_LONGER = rf"\bI (?:no longer|(?:don['’]t|do not){_MORE})"
+_I_NO_LONGER = rf"\b(?:I|we) (?:no longer|(?:don['’]t|do not){_MORE})"
 _I_AM_NO_LONGER = rf"\bI(?:['’]m| am) (?:no longer|not{_MORE})"
 _I_STOPPED = r"\bI(?:['’]ve| have)? (?:just |recently |finally )?(?:gave up|given up|quit|stopped|dropped)"
 _PASTIME = (
-    r"(?!(?:with|at|by|in|on|for|around|it|them|(?:old )?job)\b)(?P<what>[\w' -]+?)"
-    r"(?=$|[,.;!]| (?:after|and|any ?more|as|because|for|from|in|last|on|since|this|two|when|with|years|yesterday)\b)"
+    r"(?!(?:with|at|by|in|on|for|around|it|them|(?:old )?job)\b)(?P<what>[\w' -]+?)(?=$|[,.;!]|"
+    r" (?:after|and|any ?more|as|because|for|from|in|last|on|since|th(?:is|ese)|two|when|with|years|yesterday)\b)"
 )
 _AGAIN = r"(?= again\b| now\b)"
 # `I love how you …`, `I like that`: nothing is named that could be liked.
@@ -161,6 +161,7 @@ RULES = (
         rf"{_I_DO_NOT} work (?:at|for) {_PLACE_OR_FIRM}",
         rf"{_I_AM_NO_LONGER} (?:working |employed )?(?:at|for|with|by) {NAME}",
         rf"{_I_STOPPED} working (?:at|for) {NAME}",
+        rf"{_I_NO_LONGER} work there\b",
         rf"\bI(?:['’]ve| have)? (?:just )?(?:left|quit|resigned from|got laid off from) {_NOT_A_GROUP}{NAME}"
         rf"{_FIRM_ENDS}",
         r"\bI(?:['’]ve| have)?(?: just| recently)? (?:(?:quit|left|lost) my (?:old )?job|"
@@ -173,7 +174,7 @@ RULES = (
         "/job/employer.md",
         EMPLOYER_ASKED,
         rf"{_I} work (?:at|for) {_PLACE_OR_FIRM}",
-        rf"{_I} (?:started(?: working)?|got a (?:new )?job|took a (?:new )?job) (?:at|with) {_PLACE_OR_FIRM}",
+        rf"{_I} (?:started(?: working)?|(?:got|have|took|found) a (?:new )?job) (?:at|with) {_PLACE_OR_FIRM}",
         rf"{_I_AM} (?:working|employed) (?:at|for|by) {_PLACE_OR_FIRM}",
         rf"{_I_HAVE} (?:worked|been working|started(?: working)?) (?:at|for) {_PLACE_OR_FIRM}",
         rf"{_I_AM} (?:back|working) (?:at|with) {NAME}",
@@ -181,7 +182,7 @@ RULES = (
         rf" {_NOT_A_GROUP}{NAME}{_FIRM_ENDS}",
         r"\bI(?:['’]ve| have)? (?:just )?(?:changed|switched) (?:jobs|employers|companies) (?:from [\w&' -]+? )?to "
         rf"{NAME}",
-        rf"\bmy (?:new )?employer is {NAME}",
+        rf"\bmy (?:new )?(?:employer is|job is (?:at|with)) {NAME}",
         rf"\bI used to work\b.*\bnow I(?:['’]m| am| work) (?:at|for|with) {NAME}",
         rf"(?:{_I_AM} (?:an? |the ){JOB}|\bI (?:work|started|am working) as [\w -]+?) (?:at|for) {NAME}",
     ),
@@ -199,8 +200,9 @@ RULES = (
         "job, role, profession, occupation",
         rf"(?:{_I} work(?:ed|ing)? as|{_I_AM} (?:working as|promoted to)) (?:an? |the )?(?P<what>[\w -]+?){_ENDS}",
         rf"\bI(?:['’]ve| have)? (?:just )?(?:started|joined [\w ]+) as (?:an? |the )?(?P<what>{JOB})\b",
-        rf"\bI (?:just |recently )?(?:(?:got|was) promoted to|became) (?:an? |the )?(?P<what>{JOB})\b",
-        rf"\bmy (?:new )?(?:job title|role|position|profession|job) is(?: to be)? (?:an? |the )?{OBJECT}",
+        rf"\bI (?:just |recently )?(?:(?:got|was) promoted to|became|retrained as) (?:an? |the )?(?P<what>{JOB})\b",
+        r"\bmy (?:new )?(?:job title|role|position|profession|job) is(?: to be)? (?!at\b|with\b)(?:an? |the )?"
+        rf"{OBJECT}",
         rf"{_I_AM} (?:an? |the )(?P<what>{JOB})\b(?! (?:of|fan|at heart))",
     ),
     rule(
@@ -208,6 +210,7 @@ RULES = (
         "/education/studies.md",
         "studies, education, degree, field",
         rf"{_I_NO_LONGER} study (?!abroad|for\b|hard|with\b){OBJECT}",
+        r"\bI(?:['’]ve| have)?(?: just| recently)? (?:graduated|dropped out)\b",
         ends=True,
     ),
     rule(
@@ -257,7 +260,9 @@ RULES = (
         "/family/relationship-status.md",
         "relationship status, marriage",
         _I_AM + r" (?P<what>married|engaged|single|divorced|widowed|separated)(?=$|[.,!]| (?:to|and|now|since|for)\b)",
-        r"\bI (?:recently )?got (?P<what>married|engaged|divorced)\b",
+        r"\b(?:I|we) (?:just |recently )?got (?P<what>married|engaged|divorced)\b",
+        r"\b(?:I|we)(?:['’]ve| have)?(?: just| recently)? (?P<what>(?:split|broke|broken) up|separated)"
+        r"(?=$|[,.;!]| (?:after|and|because|in|last|on|two|with)\b)",
         r"\bas a (?P<what>single (?:parent|mother|father|mom|dad))",
     ),
     rule(
@@ -280,6 +285,15 @@ RULES = (
         rf"\bmy (?:older |younger |little |big |twin |late )?(?P<whose>{KIN}|{PARTNER})"
         r"(?:['’]s got| has(?: got)?| suffers from|(?: was|['’]s been| has been) diagnosed with)"
         rf" (?P<what>{ILLNESS})\b",
+        rf"\bmy (?:older |younger |little |big |twin )?(?P<whose>{KIN}|{PARTNER})(?: is|['’]s)"
+        rf" (?P<what>allergic to [\w ]+?){_ENDS}",
+    ),
+    rule(
+        "item",
+        "/pets/{slug}.md",
+        "pets, name of dog, cat, animal",
+        rf"{_I_NO_LONGER} have (?:an?|any|our|my) (?P<what>{PET})\b",
+        ends=True,
     ),
     rule(
         "item",
@@ -296,7 +310,9 @@ RULES = (
         "/allergies/{slug}.md",
         "allergies, food to avoid",
         rf"{_I_AM_NO_LONGER} (?:allergic to|intolerant to|intolerant of) {OBJECT}",
-        rf"{_I_NO_LONGER} have an? (?P<what>\w+(?: \w+)?) (?:allergy|intolerance)\b",
+        rf"(?:{_I_NO_LONGER} have an?|\bI(?:['’]ve| have)? (?:got over|outgrew|outgrown) my)"
+        r" (?P<what>\w+(?: \w+)?) (?:allergy|intolerance)\b",
+        rf"\bI used to be (?:allergic to|intolerant to|intolerant of) {OBJECT}",
         rf"\bI can (?:now |finally )?eat (?P<what>[\w-]+(?: [\w-]+)?){_AGAIN}",
         each=True,
         ends=True,
@@ -375,6 +391,14 @@ RULES = (
     rule(
         "item",
         "/likes/{slug}.md",
+        "likes",
+        rf"\bI used to (?:like|love|enjoy|adore|be into) {_NAMED}{OBJECT}",
+        each=True,
+        ends=True,
+    ),
+    rule(
+        "item",
+        "/likes/{slug}.md",
         "dislikes",
         rf"{_I} (?:don['’]t|do not|no longer|never) (?:really |much )?(?:like|love|enjoy|care for) {_NAMED}{OBJECT}",
         rf"{_I} (?:hate|dislike|can['’]t stand|detest|despise) {_NAMED}{OBJECT}",
@@ -394,7 +418,7 @@ RULES = (
         "item",
         "/hobbies/{slug}.md",
         "hobbies, plays",
-        rf"{_I_NO_LONGER} (?:play|practi[sc]e|collect) (?:the )?{_PASTIME}",
+        rf"(?:{_I_NO_LONGER}|\bI used to) (?:play|practi[sc]e|collect) (?:the )?{_PASTIME}",
         rf"{_I_STOPPED} (?:playing |practi[sc]ing |collecting )?(?:the |my )?{_PASTIME}",
         ends=True,
     ),

@@ -68,6 +68,7 @@ _ARTICLE = r"(?:au |aux |à la |à l['’]|à |le |la |les |l['’]|du |de la |d
 _HERE = r"(?:une?|la|le|l['’]) ?[\w' -]+?(?=$|[,.;!]| (?:à|avec|comme|depuis|en|et)\b)"
 _IN = r"(?:à|en|au|aux|près de|dans)"
 _FROM = r"(?: (?:de |d['’])[\w'’-]+)?"
+_WORK = r"(?:travail|emploi|poste|boulot|job)"
 _AT = r"(?:chez|pour|à la|au|à|à l['’]|dans)"
 _NO_STAY = r"(?!.*\b(?:ce soir|ce week-?end|cette nuit|aujourd['’]hui|demain|jusqu)\b)"
 _PLACE_OR_FIRM = rf"(?:{NAME}|(?P<some>{_HERE}))"
@@ -88,7 +89,7 @@ RULES = (
         "state",
         "/identity/age.md",
         "âge, quel âge",
-        rf"(?:{_I_HAVE}|\bje viens d['’]avoir) (?P<what>\d{{1,3}}) ans\b",
+        rf"(?:{_I_HAVE}(?: eu)?|\bje viens d['’]avoir|\bje fête mes) (?P<what>\d{{1,3}}) ans\b",
     ),
     rule("state", "/identity/pronouns.md", "pronoms", r"\bmes pronoms sont (?P<what>[\w/]+)"),
     rule(
@@ -154,7 +155,8 @@ RULES = (
         rf"\bje ne (?:travaille|bosse) (?:plus|pas) {_AT} {_PLACE_OR_FIRM}",
         rf"{_I_AM_NO_LONGER} (?:employée? )?chez {NAME}",
         rf"\bj['’]ai (?:quitté|arrêté de travailler {_AT}) {NAME}",
-        r"\bj['’]ai (?:(?:quitté|perdu) mon (?:travail|emploi|poste|boulot|job)|démissionné|été licenciée?)\b",
+        r"\bj['’]ai (?:(?:quitté|perdu) mon {_WORK}|démissionné|été (?:licenciée?|virée?))\b",
+        r"\bje ne (?:travaille|bosse) plus là\b",
         r"\bje suis (?:au chômage|sans emploi|à la retraite)\b",
         ends=True,
     ),
@@ -163,7 +165,9 @@ RULES = (
         "/job/employer.md",
         "employeur, travail, entreprise, où travaille",
         rf"\bje (?:travaille|bosse){_NOW} {_AT} {_PLACE_OR_FIRM}",
-        rf"\bj['’]ai (?:rejoint|commencé chez|été embauchée? (?:chez|par)) {NAME}",
+        rf"\bj['’]ai (?:rejoint|commencé (?:à travailler )?chez|été embauchée? (?:chez|par)) {NAME}",
+        rf"\bj['’]ai (?:trouvé )?un (?:nouve(?:l|au) )?{_WORK} chez {NAME}",
+        rf"\bmon (?:nouvel )?employeur est {NAME}",
         rf"\bje suis{_NOW} (?:passée? |de retour |retournée? |revenue? |employée? |partie? )?chez {NAME}{_NO_STAY}",
     ),
     rule(
@@ -224,7 +228,9 @@ RULES = (
         "/family/relationship-status.md",
         "situation familiale, mariage",
         _I_AM + r" (?P<what>mariée?|fiancée?|célibataire|divorcée?|veu(?:f|ve)|pacsée?|séparée?)\b",
-        r"\bje me suis (?P<what>mariée?|fiancée?|pacsée?)\b",
+        r"(?:\bje me suis|\bon s['’]est|\bnous nous sommes) (?P<what>(?:mari|fianc|pacs|sépar)ée?s?)\b",
+        r"\b(?:je viens|nous venons|on vient) de (?:me |nous |se )?"
+        r"(?P<what>marier|fiancer|pacser|séparer|divorcer)\b",
     ),
     rule(
         "state",
@@ -246,7 +252,15 @@ RULES = (
         "famille, proches, santé, maladie",
         rf"\b(?:ma|mon) (?:grande? |petite? )?(?P<whose>{_KIN}|{_PARTNER}) (?:a|souffre (?:de |d['’]|du )?)"
         rf" ?(?P<what>{_ILLNESS})\b",
-        rf"\b(?:ma|mon) (?:grande? |petite? )?(?P<whose>{_KIN}|{_PARTNER}) est (?P<what>{_ILL})\b",
+        rf"\b(?:ma|mon) (?:grande? |petite? )?(?P<whose>{_KIN}|{_PARTNER}) est"
+        rf" (?P<what>{_ILL}|allergique {_ARTICLE}[\w-]+)\b",
+    ),
+    rule(
+        "item",
+        "/pets/{slug}.md",
+        "animaux, nom du chien, du chat",
+        rf"\b(?:je n['’]ai|nous n['’]avons|on n['’]a) plus (?:de |d['’])(?P<what>{_PET})\b",
+        ends=True,
     ),
     rule(
         "item",
@@ -279,7 +293,7 @@ RULES = (
         "state",
         "/diet/way-of-eating.md",
         "régime, alimentation",
-        rf"{_I_AM_NO_LONGER} (?P<what>{_EATS})\b",
+        rf"(?:{_I_AM_NO_LONGER}|\bj['’]ai arrêté d['’]être) (?P<what>{_EATS})\b",
         ends=True,
     ),
     rule(

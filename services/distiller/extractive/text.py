@@ -61,7 +61,7 @@ _FIRST_PERSON = {
 _UNREAL = {
     "english": re.compile(
         r"^(?:if|imagine|suppose|maybe|perhaps|let['’]?s|let me|who|why|which|how|remember when|"
-        r"please (?!call|text|e-?mail|contact|write|message))\b"
+        r"please (?!(?:don['’]t |do not |never |stop )?(?:call|phone|ring|text|e-?mail|contact|write|message)))\b"
         r"|^(?:what|where|when)(?:['’]s)? (?:if|is|are|was|were|do|does|did|should|can|could|would|will)\b"
         r"|^(?:do|does|did|is|are|was|were|can|could|would|should|will|have|has|had|am)(?:n['’]t)?"
         r" (?:I|you|we|he|she|they|it|my|your|there|this|that|the)\b"
@@ -79,7 +79,7 @@ _UNREAL = {
         r"|\bI (?:think|guess|suppose) I(?:['’]d| want| might| could| should| would)\b"
         r"|\bI(?: really| just)? (?:want|wanna|fancy|crave|feel like)\b"
         r".*\b(?:tonight|today|right now|this (?:morning|afternoon|evening))\b"
-        r"|\b(?:throws?|throwing|raises?|returns?|gives?|shows?|fails? with)(?: me)? (?:an?|the|this|that)"
+        r"|\b(?:throws?|throwing|raises?|returns?|gives?|shows?|gets?|getting)(?: me)? (?:an?|the|this|that)"
         r" (?:\w+ ){0,2}(?:error|exception|warning)\b|\bon line \d+\b"
         r"|\b(?:doesn['’]t|does not|won['’]t) (?:compile|build|boot|load)\b"
         r"|\bI['’]m (?:(?:so|really|very|super) )?(?:glad|happy|sorry|proud|excited|stoked|thrilled)(?: to hear)?"
