@@ -1,6 +1,7 @@
 """`MODELS_FILE`: the named models of a deployment. Every service that asks one reads this one file.
 
-A JSON list with an object for each model. One with `dimensions` makes embeddings, any other completes chats.
+A JSON list with an object for each model. One with `dimensions` makes embeddings, any other completes chats. Names that
+begin with `builtin.` are of models that a service has itself, without an endpoint: whoever chooses one sends nothing away.
 """
 
 import json
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, TypeAdapter
 
+BUILTIN_PREFIX = "builtin."
 MOST_DIMENSIONS = 16_000  # pgvector's, for a vector of half precision
 
 
@@ -61,4 +63,6 @@ def read_models(path: Path) -> list[NamedModel]:
     called = Counter(name for model in models for name in model.names)
     if doubled := [name for name, count in called.items() if count > 1]:
         raise WrongModels(f"more than one model is called {' or '.join(doubled)}")
+    if taken := [name for name in called if name.startswith(BUILTIN_PREFIX)]:
+        raise WrongModels(f"{' and '.join(taken)} cannot be a model at an endpoint: {BUILTIN_PREFIX}* is built in")
     return models
