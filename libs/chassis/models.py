@@ -1,7 +1,7 @@
 """`MODELS_FILE`: the named models of a deployment. Every service that asks one reads this one file.
 
 A JSON list with an object for each model. One with `dimensions` makes embeddings, any other completes chats. Names that
-begin with `builtin.` are of models that a service has itself, without an endpoint: whoever chooses one sends nothing away.
+begin with `builtin.` are of models without an endpoint, which a service has itself: who chooses one sends nothing away.
 """
 
 import json

@@ -1,10 +1,11 @@
 """`builtin.extractive`: keeps what users say about themselves in their own words, by rules for English and French.
 
-Deterministic, offline, and without understanding. Lost are: irony, who `he` and `she` are, a fact spread over lines, an
-answer that makes sense only with its question, and all that an assistant says. What has no rule of its own is kept by
-how many telling words it has, so dull facts go missing and vivid remarks stay. Other languages are read as English and
-mostly give nothing. An employer is told from a place by a list of places. Two ways of saying a thing share a slot only
-when their content words share stems.
+Deterministic, offline, and without understanding: it ignores a pipeline's instructions. Lost are: irony, who `he` and
+`she` are, a fact spread over lines, an answer that makes sense only with its question, and all that an assistant says.
+What has no rule of its own is kept by how many telling words it has, so dull facts go missing and vivid remarks stay;
+no later line ends it. Other languages are read as English and mostly give nothing. An employer is told from a place by
+a list of places. Two ways of saying a thing share a slot only when their content words share stems. How days are read
+stands at the head of `dates.py`.
 """
 
 import asyncio

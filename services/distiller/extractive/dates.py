@@ -7,6 +7,7 @@ are two different days in two countries. Of `last week` the same weekday is take
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 
 from services.distiller.extractive.tenses import is_ahead
@@ -83,21 +84,17 @@ def event_date(text: str, said_at: datetime, language: Language) -> date | None:
     """The day that the text names first, seen from the speaker's own clock; None when it names none."""
     if not _HINTS.search(text):
         return None
-    said_on = said_at.date()
-    found: list[tuple[int, date]] = []
-    taken: list[tuple[int, int]] = []
+    named: list[tuple[re.Match[str], Resolve]] = []
     for pattern, resolve in _PATTERNS[language]:
         for match in pattern.finditer(text):
-            if any(match.start() < end and start < match.end() for start, end in taken):
-                continue
-            taken.append(match.span())
-            try:
-                day = resolve(match, said_on, is_ahead(text, match.start(), language))
-            except (ValueError, OverflowError):
-                continue
+            if not any(match.start() < other.end() and other.start() < match.end() for other, _ in named):
+                named.append((match, resolve))
+    for match, resolve in sorted(named, key=lambda each: each[0].start()):
+        with suppress(ValueError, OverflowError):
+            day = resolve(match, said_at.date(), is_ahead(text, match.start(), language))
             if day is not None:
-                found.append((match.start(), day))
-    return min(found)[1] if found else None
+                return day
+    return None
 
 
 def _shifted(days: int) -> Resolve:
