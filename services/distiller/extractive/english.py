@@ -165,7 +165,7 @@ RULES = (
         rf"\bI(?:['’]ve| have)? (?:just )?(?:left|quit|resigned from|got laid off from) {_NOT_A_GROUP}{NAME}"
         rf"{_FIRM_ENDS}",
         r"\bI(?:['’]ve| have)?(?: just| recently)? (?:(?:quit|left|lost) my (?:old )?job|"
-        r"(?:was|got|been) (?:laid off|fired|made redundant)|resigned|retired(?! to\b))\b",
+        r"(?:was|got|been) (?:laid off|fired(?! up\b)|made redundant)|resigned|retired(?! to\b))\b",
         rf"{_I_AM} (?:unemployed|out of work|between jobs|retired)\b",
         ends=True,
     ),

@@ -66,7 +66,7 @@ _NAMED = (
 )
 _ARTICLE = r"(?:au |aux |à la |à l['’]|à |le |la |les |l['’]|du |de la |de l['’]|des |de |d['’])?"
 _HERE = r"(?:une?|la|le|l['’]) ?[\w' -]+?(?=$|[,.;!]| (?:à|avec|comme|depuis|en|et)\b)"
-_IN = r"(?:à|en|au|aux|près de|dans)"
+_IN = r"(?:à|en|au|aux|près de|dans)(?! (?:une?|le|la|les|l['’]) ?(?:monde|époque|société|passé|peur|attente)\b)"
 _FROM = r"(?: (?:de |d['’])[\w'’-]+)?"
 _WORK = r"(?:travail|emploi|poste|boulot|job)"
 _AT = r"(?:chez|pour|à la|au|à|à l['’]|dans)"
