@@ -28,16 +28,18 @@ from services.distiller.extractive.rules import (
 EMPLOYER_ASKED = "employer, job, company, where works"
 HOME_ASKED = "home, city, where lives"
 
-_I = r"\bI(?: (?:now|currently|still|also|really|just|recently|actually|absolutely|always|mostly|usually))?"
+_TRULY = r"(?: (?:now|currently|still|also|really|just|recently|actually|absolutely|always|mostly|usually))?"
+_I = rf"\bI{_TRULY}"
+_WE = rf"\b(?:I|we){_TRULY}"
 _I_AM = r"\bI(?:['’]m| am)(?: (?:now|currently|still|also|actually|really|just))?"
 _I_HAVE = r"\bI(?:['’]ve| have)(?: (?:just|recently|now|also))?"
-_WE = _I.replace("I(", "(?:I|we)(", 1)
 _WE_ARE = r"\b(?:I(?:['’]m| am)|we(?:['’]re| are))(?: (?:now|currently|still|also|actually|really|just))?"
 _MORE = r"(?=.*\b(?:any ?more|any longer|these days|after all)\b)"
 _I_DO_NOT = r"\bI (?:no longer|don['’]t|do not)"
 _I_NO_LONGER = rf"\b(?:I|we) (?:no longer|(?:don['’]t|do not){_MORE})"
 _I_AM_NO_LONGER = rf"\bI(?:['’]m| am) (?:no longer|not{_MORE})"
 _I_STOPPED = r"\bI(?:['’]ve| have)? (?:just |recently |finally )?(?:gave up|given up|quit|stopped|dropped)"
+# What is played or done, up to how, when and why.
 _PASTIME = (
     r"(?!(?:with|at|by|in|on|for|around|it|them|(?:old )?job)\b)(?P<what>[\w' -]+?)(?=$|[,.;!]|"
     r" (?:after|and|any ?more|as|because|for|from|in|last|on|since|th(?:is|ese)|two|when|with|years|yesterday)\b)"
