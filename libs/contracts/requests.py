@@ -124,7 +124,11 @@ class StoreAuthorization(Message):
 
 
 class RelatedEntries(Message):
-    """The actor's current entries nearest to each of the texts, best first, without doubles; their whole content."""
+    """The actor's entries at the paths, retired ones too, and the current ones nearest to the texts, without doubles.
+
+    The best for each of the texts first, then the second best: `limit`, or as many as there are texts. One that the
+    reply has no room for is clipped.
+    """
 
     subject: ClassVar[str] = "memory.entries.related"
 

@@ -13,7 +13,7 @@ from services.distiller.settings import DistillerSettings
 from services.distiller.store import Lanes
 
 CONTEXT_REACH = 20
-TEXT_CHARS = 500
+PIECE_CHARS = 500  # about as much as is said of one thing
 
 Ask = Callable[..., Awaitable[Any]]
 
@@ -51,7 +51,8 @@ class Reader:
         users = [line.asked for line in portion.lines if not line.asked.context and line.asked.role == "user"]
         # By the words of the lines, and by the paths that the built-in model would give them.
         paths = sorted(paths_of(await extracted(portion.asked, [])))
-        texts = [line.text[:TEXT_CHARS] for line in users]
+        # A long line may be about many things, each of which finds its entry.
+        texts = [line.text[at : at + PIECE_CHARS] for line in users for at in range(0, len(line.text), PIECE_CHARS)]
         related = await self._related(memory_store_uid, actor_id, texts, paths)
         return Question(
             lines=portion.without_echoes(related.entries).lines,

@@ -37,7 +37,7 @@ from services.memory.store.related import Distilling
 # Room for the JSON around the entries of a reply.
 RELATED_BYTES = REPLY_BYTES - 4096
 CLIPPED_CHARS = 4000
-RELATED_TEXTS = 64
+RELATED_TEXTS = 200
 TOGETHER = 16
 TOGETHER_UNDER_WAY = 2
 
@@ -150,15 +150,15 @@ class Handlers:
 
 
 def _fitting(named: Iterable[Entry], nearest: Iterable[Entry]) -> list[RelatedEntry]:
-    """As many as a reply holds. What was asked for by its path is there, if need be with its first words only."""
+    """As many as a reply holds, in that order; one that does not fit whole is there with its first words only."""
     entries: dict[UUID, RelatedEntry] = {}
     used = 0
-    for entry, asked in [*((entry, True) for entry in named), *((entry, False) for entry in nearest)]:
+    for entry in [*named, *nearest]:
         if entry.entry_uid in entries:
             continue
         related = _related(entry)
         size = len(related.model_dump_json().encode())
-        if used + size > RELATED_BYTES and asked:
+        if used + size > RELATED_BYTES:
             related = related.model_copy(update={"statement": related.statement[:CLIPPED_CHARS]})
             size = len(related.model_dump_json().encode())
         if used + size <= RELATED_BYTES:

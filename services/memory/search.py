@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -53,7 +54,8 @@ class Search:
     async def _look(self, caller: Caller, store_uid: UUID, asked: Asked, sight: Sight) -> Hits:
         vector = await self._embeddings.query(asked.query, sight.space)
         near = None if vector is None else Near(vector, sight.space)
-        return await self._index.search(caller, store_uid, asked, await terms_of(asked.query, sight.language), near)
+        [terms] = await terms_of([asked.query], sight.language)
+        return await self._index.search(caller, store_uid, asked, terms, near)
 
     async def search_then(self, caller: Caller, store_uid: UUID, asked: Asked, moment: Moment) -> list[Found]:
         """Ranks what held at another time by its words; nothing is indexed or embedded for it."""
@@ -82,25 +84,20 @@ class Search:
         statistics = Statistics(len(held), total / max(1, len(held)), known_in)
         return [scored(held[hit.entry], hit.score) for hit in score(terms, postings, statistics)]
 
-    async def related(self, store_uid: UUID, actor_id: str, texts: list[str], limit: int) -> list[Entry]:
-        """The best entries for each text in turn, without doubles."""
-        language = self._guess(store_uid).language
-        found: dict[UUID, Entry] = {}
-        ranks: list[list[Entry]] = []
-        for text in texts:
-            terms = query_terms(text[:RELATED_CHARS], language)
-            actual, nearest = await self._index.related(store_uid, actor_id, terms, limit)
-            if actual is not None and actual != language:
-                language = actual
-                self._remember(store_uid, Sight(language, self._guess(store_uid).space))
-                terms = query_terms(text[:RELATED_CHARS], language)
-                _, nearest = await self._index.related(store_uid, actor_id, terms, limit)
-            ranks.append(nearest)
-        for rank in range(limit):
-            for nearest in ranks:
-                if rank < len(nearest) and len(found) < limit:
-                    found.setdefault(nearest[rank].entry_uid, nearest[rank])
-        return list(found.values())
+    async def related(self, store_uid: UUID, actor_id: str, texts: Sequence[str], limit: int) -> list[Entry]:
+        """The best entry for each text, then the second best, without doubles: `limit`, and never less than texts."""
+        guess = self._guess(store_uid).language
+        language, found = await self._nearest(store_uid, actor_id, texts, limit, guess)
+        if language is not None and language != guess:
+            self._remember(store_uid, Sight(language, self._guess(store_uid).space))
+            _, found = await self._nearest(store_uid, actor_id, texts, limit, language)
+        return found
+
+    async def _nearest(
+        self, store_uid: UUID, actor_id: str, texts: Sequence[str], limit: int, language: str
+    ) -> tuple[str | None, list[Entry]]:
+        terms = await terms_of([text[:RELATED_CHARS] for text in texts], language)
+        return await self._index.related(store_uid, actor_id, terms, max(limit, len(texts)))
 
     def _guess(self, store_uid: UUID) -> Sight:
         return self._sights.get(store_uid) or Sight(self._indexing.language)
@@ -111,7 +108,12 @@ class Search:
         self._sights[store_uid] = sight
 
 
-async def terms_of(query: str, language: str) -> list[str]:
-    if len(query) <= INLINE_CHARS:
-        return query_terms(query, language)
-    return await asyncio.to_thread(query_terms, query, language)
+async def terms_of(texts: Sequence[str], language: str) -> list[list[str]]:
+    """What each text asks for."""
+    if sum(map(len, texts)) <= INLINE_CHARS:
+        return _terms_of(texts, language)
+    return await asyncio.to_thread(_terms_of, texts, language)
+
+
+def _terms_of(texts: Sequence[str], language: str) -> list[list[str]]:
+    return [query_terms(text, language) for text in texts]

@@ -345,14 +345,42 @@ async def test_related_entries_are_the_nearest_without_doubles(memory: Memory, d
     assert {entry.version for entry in related.entries} == {1}
 
 
+async def test_every_text_has_its_best_entry_among_the_related_however_many_texts(
+    memory: Memory, distiller: Distiller
+) -> None:
+    topics = [f"topic{number}" for number in range(40)]
+    await distiller.tell(*(said(f"/known/{topic}.md", f"Once told of {topic}", kind="item") for topic in topics))
+    await distiller.tell(*(said(f"/talk/{n}.md", "Today we talk about talking", kind="item") for n in range(40)))
+    await memory.add("ana", "/scratch.md", f"{topics[0]} of one session", session_id="s1")
+
+    related = await distiller.related([f"Today we talk about {topic}" for topic in topics], ["/talk/7.md"])
+
+    assert [entry.path for entry in related.entries] == ["/talk/7.md", *(f"/known/{topic}.md" for topic in topics)]
+
+
+async def test_the_nearest_of_one_text_fill_what_others_leave(distiller: Distiller) -> None:
+    await distiller.tell(*(said(f"/cats/{n}.md", f"Has a cat {'called' * (n == 3)}", kind="item") for n in range(40)))
+    await distiller.tell(said("/job.md", "Works at Northwind"))
+
+    paths = [entry.path for entry in (await distiller.related(["the cat is called", "work"])).entries]
+
+    assert paths[:2] == ["/cats/3.md", "/job.md"]
+    assert len(paths) == len(set(paths)) == 30
+
+
 async def test_a_reply_fits_however_long_the_entries_are(memory: Memory, distiller: Distiller) -> None:
     for number in range(4):
         await memory.add("ana", f"/long/{number}.md", f"cat {number} " + "é" * 150_000)
 
-    related = await distiller.related(["cat"], ["/long/0.md", "/long/1.md", "/long/2.md", "/long/3.md"])
+    for texts, paths in (
+        (["cat"], ["/long/0.md", "/long/1.md"]),
+        (["cat"], []),
+        ([], [f"/long/{n}.md" for n in range(4)]),
+    ):
+        related = await distiller.related(texts, paths)
 
-    assert len(related.model_dump_json().encode()) <= REPLY_BYTES
-    assert len(related.entries) == 4
+        assert len(related.model_dump_json().encode()) <= REPLY_BYTES
+        assert len(related.entries) == 4
 
 
 async def test_two_distillers_of_one_actor_do_not_deadlock(memory: Memory, distiller: Distiller) -> None:

@@ -16,7 +16,8 @@ from services.memory.store.access import STORE, permitted
 from services.memory.store.filters import Filter
 from services.memory.store.records import ENTRY_COLUMNS, EVIDENCE, Found, entry_from, found_from
 
-_RANKED = f"""
+# Of the terms `$3`, none of them twice.
+_TERMS = """
 actor as (
     select actor_no, language, embedding_space, entry_count, total_length / greatest(entry_count, 1) as average
     from actor_stats where store_uid = $1 and actor_id = $2
@@ -30,14 +31,41 @@ idf as (
     select q.term, ln(1 + (greatest(a.entry_count - coalesce(k.entries, 0), 0) + 0.5::float8)
         / (coalesce(k.entries, 0) + 0.5::float8)) as idf
     from actor a cross join unnest($3::text[]) q (term) left join known k on k.term = q.term
-),
+)
+"""
+
+_SCORE = f"""
+round(1e9::float8 * sum(w.weight * p.frequency / (p.frequency + case
+    when p.length > a.average and a.average > 0
+    then {K1}::float8 * (1 - {B}::float8 + {B}::float8 * p.length / a.average)
+    else {K1}::float8 end))) / 1e9::float8 as score
+"""
+
+_RANKED = f"""
+{_TERMS},
 weight as (select term, idf / sum(idf) over () as weight from idf),
 ranked as (
-    select p.entry_uid, round(1e9::float8 * sum(w.weight * p.frequency / (p.frequency + case
-        when p.length > a.average and a.average > 0
-        then {K1}::float8 * (1 - {B}::float8 + {B}::float8 * p.length / a.average)
-        else {K1}::float8 end))) / 1e9::float8 as score
-    from posting p join weight w on w.term = p.term cross join actor a group by p.entry_uid
+    select p.entry_uid, {_SCORE} from posting p join weight w on w.term = p.term cross join actor a
+    group by p.entry_uid
+)
+"""
+
+# For each of many texts, the entries of no single session: `$4` are terms, `$5` the numbers of the texts they stand in.
+_RANKED_FOR_EACH = f"""
+{_TERMS},
+weight as (
+    select t.text_no, t.term, i.idf / sum(i.idf) over (partition by t.text_no) as weight
+    from unnest($4::text[], $5::int[]) t (term, text_no) join idf i on i.term = t.term
+),
+ranked as (
+    select w.text_no, p.entry_uid, {_SCORE} from posting p join weight w on w.term = p.term cross join actor a
+    where p.entry_uid not in (
+        select entry_uid from entries where store_uid = $1 and actor_id = $2 and session_id is not null)
+    group by w.text_no, p.entry_uid
+),
+placed as (
+    select entry_uid, text_no, row_number() over (partition by text_no order by score desc, entry_uid desc) as place
+    from ranked where score > 0
 )
 """
 
@@ -119,15 +147,24 @@ class Index:
         return Hits(rows[0]["language"], rows[0]["embedding_space"] or "", found)
 
     async def related(
-        self, store_uid: UUID, actor_id: str, terms: Sequence[str], limit: int
+        self, store_uid: UUID, actor_id: str, texts: Sequence[Sequence[str]], limit: int
     ) -> tuple[str | None, list[Entry]]:
-        """As `search`, for the distiller: the actor's language, and only slots that it may write."""
-        arguments: list[Any] = [store_uid, actor_id, terms, limit, 0.0]
-        hits = _hits(ENTRY_COLUMNS, "ranked", Filter(), arguments, extra=" and e.session_id is null")
+        """As `search`, for the distiller: the actor's language, and slots that it may write, from the terms of texts.
+
+        The best of each text come first, then the second best, without doubles; of equals those made last.
+        """
+        pairs = [(term, number) for number, terms in enumerate(texts) for term in terms]
         rows = await self._database.fetch(
-            f"with {_RANKED} select a.language, h.* from actor a left join lateral ({hits}) h on true"
-            " order by h.score desc, h.update_time desc, h.entry_id",
-            *arguments,
+            f"with {_RANKED_FOR_EACH}, best as (select entry_uid, min(array[place, text_no]) as turn from placed"
+            "  where place <= $6 group by entry_uid order by turn limit $6)"
+            f" select a.language, {ENTRY_COLUMNS} from actor a left join best b on true"
+            " left join entries e on e.store_uid = $1 and e.entry_uid = b.entry_uid order by b.turn",
+            store_uid,
+            actor_id,
+            list({term for term, _ in pairs}),
+            [term for term, _ in pairs],
+            [number for _, number in pairs],
+            limit,
         )
         found = [entry_from(row) for row in rows if row["entry_uid"] is not None]
         return rows[0]["language"] if rows else None, found
