@@ -308,6 +308,7 @@ def a_pipeline_distils_what_was_said(cli: Cli, directory: Path) -> None:
     assert cli.json(*pipeline, "lanes", known) == cli.rest(f"{whole}/lanes")
     assert re.search(r"ines +settled", cli.text(*pipeline, "lanes", known, "--actor-id", "ines"))
     assert cli.text(*pipeline, "lanes", known, "--state", "parked") == "no lanes\n"
+    assert cli.text(*pipeline, "redrive", known).startswith("Redrove 0 lanes\n")
     days = ("--from", "2026-01-01", "--to", "2100-01-01")
     assert cli.json(*pipeline, "usage", known, *days) == cli.rest(f"{whole}/usage")
     assert cli.refused(*pipeline, "usage", known, "--from", "soon", status=2)
@@ -531,13 +532,19 @@ def test_a_wait_that_is_over_says_where_the_run_or_the_replay_stands() -> None:
             stores = ("--session-store", "chats", "--memory-store", "facts", "--trigger", "continuous")
             known = cli.json(*pipeline, "create", *stores)["name"].rpartition("/")[2]
             lanes = ("lanes", known, "--state", "waiting_provider")
-            asyncio.run(until(lambda: cli.json(*pipeline, *lanes)["lanes"], deadline_s=60))
 
+            def waits() -> None:
+                asyncio.run(until(lambda: cli.json(*pipeline, *lanes)["lanes"], deadline_s=60))
+
+            waits()
+            redriven = [cli.json(*pipeline, "redrive", known, "--actor-id", actor) for actor in ("ines", "nobody")]
+            waits()
             run = cli.run(*pipeline, "run", known, *brief)
             replay = cli.run(*pipeline, "replay", known, "--yes", *brief)
         finally:
             process.stop()
 
+    assert redriven == [{"redriven": 1}, {"redriven": 0}]
     _, told, more = run.stderr.splitlines()
     state = r"(PENDING|RUNNING) after 1 s and goes on by itself"
     assert re.fullmatch(rf"error: \S+/runs/1 is {state}: actors: 1 waiting_provider \(.+\)", told), told

@@ -65,7 +65,7 @@ def test_commands_are_completed_by_the_shell() -> None:
 
     answer = subprocess.run(command, env={**os.environ, **words}, capture_output=True, text=True, timeout=60)
 
-    assert answer.stdout.split() == ["resume", "run", "replay", "runs", "replays"]
+    assert answer.stdout.split() == ["resume", "run", "redrive", "replay", "runs", "replays"]
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,20 @@ def lanes(
     _list(console(ctx), LANES, f"{_path(name)}/lanes", params, page_token)
 
 
+@pipeline.command("redrive")
+def redrive(
+    ctx: typer.Context,
+    name: Name,
+    actor_id: Annotated[str | None, typer.Option("--actor-id", help="Only this one's.")] = None,
+) -> None:
+    """Try lanes that failed, wait or are parked again at once."""
+    out = console(ctx)
+    with out.rest() as rest:
+        raw = rest.send("POST", f"{_path(name)}/lanes:redrive", body=given(actor_id=actor_id))
+    count = raw["redriven"]
+    show_done(out, raw, f"Redrove {count} lane{'s' * (count != 1)}", f"memstream memory pipeline lanes {name}")
+
+
 @pipeline.command("usage")
 def usage(
     ctx: typer.Context,
