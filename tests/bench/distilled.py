@@ -31,6 +31,8 @@ HITS = 10
 UNANSWERABLE = "adversarial"
 RUN_DEADLINE_S = 240.0
 STREAMED_TURNS = 100
+TALKS = 25
+PERSON_S = 4.0  # longer than the default quiet period of 2 s
 BACKLOG = 500
 
 Turn = tuple[str, str]  # actor, turn id
@@ -96,7 +98,8 @@ class Distilling:
         self._name = name
         self._client = httpx.AsyncClient(headers=stand.headers, timeout=60)
 
-    async def open(self, trigger: str = "MANUAL_ONLY", quiet_period_s: float = 0) -> None:
+    async def open(self, trigger: str = "MANUAL_ONLY", quiet_period_s: float | None = 0) -> None:
+        """Without a quiet period it is the default one."""
         await self._ok("session", "POST", f"/session-stores?session_store_id={self._name}", {})
         await self._ok("memory", "POST", "/memory-stores", {"display_name": self._name})
         policy = {"trigger": trigger, "quiet_period_s": quiet_period_s}
@@ -133,6 +136,15 @@ class Distilling:
         answer = await self._ok("memory", "POST", f"/memory-stores/{self._name}/entries:search", body)
         if not answer["settled"]:
             raise BadAnswer(f"not searchable after 30 s: {answer.get('reason')}")
+
+    async def all_settled(self) -> None:
+        """Waits until the pipeline is done with everybody, without hastening anything."""
+
+        async def are_settled() -> bool:
+            lanes = (await self._ok("distiller", "GET", f"/{self.pipeline}/lanes?page_size=100"))["lanes"]
+            return bool(lanes) and all(lane["state"] == "settled" for lane in lanes)
+
+        await until(are_settled)
 
     async def entries(self, actor: str, conversations: Conversations) -> list[Entry]:
         found: list[Entry] = []
@@ -271,9 +283,9 @@ async def reference_rows(stand: Stand, conversations: Conversations) -> list[Row
 
 
 async def cost_rows(stand: Stand) -> list[Row]:
-    """Calls and tokens of a model, turn by turn as people speak, against once a day; on a stand with a scripted model.
+    """Calls and tokens of a model on a stand with a scripted one: a conversation append by append, against once a day.
 
-    The default quiet period of 2 s is over before a person's next turn, so each turn is distilled by itself.
+    And the calls for people who speak, with the default quiet period.
     """
     words = [f"Number {number} of the things that I would like you to remember" for number in range(STREAMED_TURNS)]
     time = "2026-01-01T10:00:00Z"
@@ -290,12 +302,31 @@ async def cost_rows(stand: Stand) -> list[Row]:
     await daily.open()
     await daily.append("s1", "ana", turns)
     await daily.run()
+    talking = Distilling(stand, "talking")
+    await talking.open("CONTINUOUS", quiet_period_s=None)
+    half = len(turns) // TALKS // 2
+
+    async def talk(number: int) -> None:
+        await talking.append(f"s{number}", f"a{number}", turns[:half])
+        await asyncio.sleep(PERSON_S)
+        await talking.append(f"s{number}", f"a{number}", turns[half : 2 * half])
+
+    await asyncio.gather(*(talk(number) for number in range(TALKS)))
+    await talking.all_settled()
     (calls, tokens), (daily_calls, daily_tokens) = await streaming.usage(), await daily.usage()
-    for each in (streaming, daily):
+    spoken, _ = await talking.usage()
+    for each in (streaming, daily, talking):
         await each.close()
-    note_ = f"{STREAMED_TURNS} turns of one conversation, two an append; the reference is one daily batch of them"
+    note_ = (
+        f"{STREAMED_TURNS} turns of one conversation, two an append, quiet period 0, each append waited for before the"
+        " next; the reference is one daily batch of them"
+    )
+    of_talks = (
+        f"{TALKS} conversations of {2 * half} turns, two an append, the next after {PERSON_S:g} s; nothing hastens"
+    )
     return [
         Row("model calls per 100 turns, streaming", "", calls, daily_calls, None, note_),
+        Row("model calls per 100 turns, default quiet period", "", spoken, None, None, of_talks),
         Row("model tokens per 100 turns, streaming", "", tokens, daily_tokens, None, f"{note_}; 4 characters a token"),
     ]
 

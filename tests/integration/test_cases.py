@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any
 
+import asyncpg
 import httpx
 import pytest
 
@@ -257,18 +260,39 @@ async def test_d11_a_trickling_model_delays_one_actor_and_nobody_else(
         assert {row["outcome"]: row["calls"] for row in usage}["deadline"] == 1
 
 
+@pytest.fixture
+async def other_day(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Services and databases 13 hours from UTC, on that side where it is another day now."""
+    zone = "<+13>-13" if datetime.now(UTC).hour >= 12 else "<-13>+13"
+    connection = await asyncpg.connect(postgres.dsn())
+    await connection.execute(f"alter role current_user set timezone = '{zone}'")
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", zone)
+        time.tzset()
+        yield
+    time.tzset()
+    await connection.execute("alter role current_user reset timezone")
+    await connection.close()
+
+
+@pytest.mark.usefixtures("other_day")
 async def test_d15_yesterday_is_resolved_in_the_speakers_own_zone(memstream: System) -> None:
     pipeline = await memstream.pipeline()
     at = "2026-03-10T23:30:00-08:00"
 
     await memstream.say("ana", "s1", "Yesterday I passed my driving test.", occurred_at=at)
     await memstream.say("ana", "s2", "I play the cello.", occurred_at=at)
+    await memstream.say("bo", "s3", "Yesterday I ran a marathon.")
     await memstream.settled(pipeline)
 
     [event, *_] = await search(memstream, "ana", "what happened on 9 March")
     assert event["managed_memory_entry"]["event_date"] == "2026-03-09"
     [cello] = await search(memstream, "ana", "cello")
     assert "event_date" not in cello["managed_memory_entry"]
+    [item] = (await memstream.call("GET", "/session-stores/chats/sessions/s3/items"))["session_items"]
+    [marathon] = await search(memstream, "bo", "marathon")
+    said_on = date.fromisoformat(item["create_time"][:10])
+    assert marathon["managed_memory_entry"]["event_date"] == str(said_on - timedelta(days=1)), "in UTC"
 
 
 async def test_contact_preferences_are_found_by_the_words_of_a_question(memstream: System) -> None:
