@@ -16,7 +16,7 @@ from libs.contracts.requests import (
     StoreAuthorization,
 )
 from services.distiller.domain import LaneFailure, Pipeline
-from services.distiller.llm import Models
+from services.distiller.llm import Model, Models
 
 BELIEVED_S = 60.0
 
@@ -29,11 +29,19 @@ class Access:
         self._models = models
         self._allowed: dict[UUID, float] = {}
 
+    def model_of(self, pipeline: Pipeline) -> Model:
+        """Raises `LaneFailure` when the settings know it no more."""
+        model = self._models.get(pipeline.model)
+        if model is None:
+            raise LaneFailure(f"unknown model '{pipeline.model}'; known are {', '.join(self._models.names)}")
+        return model
+
     async def check(self, pipeline: Pipeline, *, believed: bool = True) -> None:
-        """Raises `LaneFailure` when the creator may not, or a store is gone; `Retry` when nobody can say.
+        """Raises `LaneFailure` when the creator may not, or a store or the model is gone; `Retry` when nobody can say.
 
         What is `believed` need not be asked again.
         """
+        self.model_of(pipeline)
         if not self._models.may_be_used_by(pipeline.creator, pipeline.model):
             model = pipeline.model or self._models.default
             raise LaneFailure(f"PERMISSION_DENIED: the pipeline's creator may not use the model {model}")

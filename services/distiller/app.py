@@ -75,7 +75,7 @@ def build(
     consolidator = Consolidator(
         Consolidations(chassis.database), answers, batches, paid, chassis.relay, bus.ask, settings.batch_tokens, counted
     )
-    distiller = Distiller(models, leases, answers, batches, chassis.relay, creators, reader, paid, consolidator)
+    distiller = Distiller(leases, answers, batches, chassis.relay, creators, reader, paid, consolidator)
     workers = LaneWorkers(settings, leases, distiller, counted)
     runner = Runner(settings, runs, pipelines, workers, unit_of_work, creators, bus.ask)
     replays, actors = Replays(chassis.database), ReplayActors(chassis.database)

@@ -20,7 +20,7 @@ from services.distiller.domain import (
     batch_of,
     known_entries,
 )
-from services.distiller.llm import Model, Models, Reply
+from services.distiller.llm import Model, Reply
 from services.distiller.paid import PaidAnswers
 from services.distiller.reading import Reader
 from services.distiller.store import Answers, Batches, Leases
@@ -32,7 +32,6 @@ SESSIONS_PER_BATCH = 20
 class Distiller:
     def __init__(
         self,
-        models: Models,
         leases: Leases,
         answers: Answers,
         batches: Batches,
@@ -42,7 +41,6 @@ class Distiller:
         paid: PaidAnswers,
         consolidator: Consolidator,
     ) -> None:
-        self._models = models
         self._leases = leases
         self._answers = answers
         self._batches = batches
@@ -58,9 +56,7 @@ class Distiller:
         Raises `LaneFailure`, `ProviderFailure` or `Retry` by owner, and `Fenced` when the lease was lost.
         """
         pipeline = lease.pipeline
-        model = self._models.get(pipeline.model)
-        if model is None:
-            raise LaneFailure(f"unknown model '{pipeline.model}'; known are {', '.join(self._models.names)}")
+        model = self._access.model_of(pipeline)
         if pipeline.parent_uid is None:  # else the replay asks
             await self._access.check(pipeline)
         kept = await self._answers.kept(lease) if model.paid else None

@@ -16,9 +16,11 @@ from libs.chassis.outbox import OutboxRow
 from libs.contracts.events import MemoriesDistilled, Range, SessionActorErased
 from libs.contracts.ids import uuid7
 from libs.contracts.requests import ChangedSession
+from libs.contracts.topology import CONSUMERS
 from services.distiller.domain import Fenced, Lease, Pipeline, Question, batch_of
 from services.distiller.handlers import Unanswered
 from services.distiller.metrics import Metrics
+from services.distiller.settings import DistillerSettings
 from services.distiller.store import Batches, Leases, batches
 from services.distiller.store.erasures import purge_gone_stores
 from services.distiller.store.patience import ALONE_PATIENCE_MS, PATIENCE_MS
@@ -778,6 +780,37 @@ async def test_a_lane_whose_batch_is_gone_goes_on(store: DistillerStore) -> None
 
     assert (lost, await lost_lanes(store)) == (["ana"], [])
     assert await due_actors(store) == {"ana"}, "the other one still waits for its answer"
+
+
+async def test_what_memory_does_not_answer_is_sent_again_and_counted(store: DistillerStore) -> None:
+    pipeline = await store.pipeline()
+    await emitted(store, pipeline, ["ana", "bo"])
+    await settle(store, pipeline, "bo")
+    registry = CollectorRegistry()
+    unanswered = Unanswered(store.batches, store.unit_of_work, Metrics(registry), after_s=60)
+
+    async def sent_again() -> float | None:
+        await unanswered.send_again()
+        return registry.get_sample_value("memstream_batches_reemitted_total")
+
+    assert await sent_again() == 0
+    await store.database.write("update batches set emitted_at = emitted_at - interval '61 seconds'")
+    assert await sent_again() == 1
+    assert await sent_again() == 1, "60 seconds later, not at once"
+
+
+async def test_the_lane_of_a_killed_worker_goes_on_within_30_seconds(store: DistillerStore) -> None:
+    defaults = DistillerSettings(database_url="postgresql://unused")  # type: ignore[arg-type]
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 1)])
+    await leased(store, defaults.lease_s)
+    at_once = await due_actors(store)
+
+    looked_after_s = 30 - 2 * defaults.poll_interval_s
+    await store.database.write("update lanes set lease_until = lease_until - make_interval(secs => $1)", looked_after_s)
+
+    assert (at_once, await due_actors(store)) == (set(), {"ana"})
+    assert max(consumer.ack_wait_s for consumer in CONSUMERS) <= 30, "what it had not acknowledged comes again"
 
 
 async def test_a_lane_that_is_held_keeps_no_other_workspace_waiting(store: DistillerStore) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from libs.contracts.ids import uuid7
 from libs.contracts.routes import BASE
+from services.distiller import access
 from tests.support.servers import NatsServer, PostgresServer
 from tests.support.service import chassis_of, until
 from tests.support.system import System, system
@@ -281,12 +282,245 @@ async def test_a_forged_page_token_and_a_nul_are_refused(memstream: System, pipe
         assert (answer.status_code, answer.json()["error_code"]) == (400, "INVALID_PARAMETER_VALUE"), path
 
 
+async def pages(
+    memstream: System, path: str, field: str, headers: dict[str, str] | None = None, **params: Any
+) -> list[list[Any]]:
+    """Every page of a list, two an answer."""
+    found: list[list[Any]] = []
+    token = ""
+    while True:
+        asked = params | {"page_size": 2, "page_token": token}
+        page = await memstream.call("GET", path, params=asked, headers=headers)
+        found.append(page[field])
+        token = page.get("next_page_token", "")
+        if not token:
+            return found
+
+
 async def test_runs_are_paged_newest_first_and_a_foreign_token_is_refused(memstream: System, pipeline: str) -> None:
+    distiller = chassis_of(memstream.apps["distiller"]).database
+    uid = UUID(pipeline.rpartition("/")[2])
+    for _ in range(5):
+        await distiller.write("insert into runs (pipeline_uid, state, end_time) values ($1, 'SUCCEEDED', now())", uid)
+
+    runs = await pages(memstream, f"/{pipeline}/runs", "pipeline_runs")
+
+    names = [run["name"] for page in runs for run in page]
+    numbers = [int(name.removeprefix(f"{pipeline}/runs/")) for name in names]
+    assert list(map(len, runs)) == [2, 2, 1]
+    assert numbers == sorted(set(numbers), reverse=True)
+    assert len(numbers) == 5
     answer = await memstream.client.get(f"{BASE}/{pipeline}/runs", params={"page_token": "nonsense"})
     assert answer.status_code == 400
 
-    for wrong in ("0x1", "99999999999999999999", "1"):
+    for wrong in ("0x1", "99999999999999999999", str(numbers[0] + 1000)):
         assert (await memstream.client.get(f"{BASE}/{pipeline}/runs/{wrong}")).status_code == 404
+
+
+async def test_lanes_are_paged_by_actor_within_what_is_asked_for(memstream: System, pipeline: str) -> None:
+    distiller = chassis_of(memstream.apps["distiller"]).database
+    await distiller.write(
+        "insert into lanes (pipeline_uid, actor_id, workspace_id, marks, due_at, parked_at, reason)"
+        " select $1, 'a' || n, 1, 1, now() + interval '1 hour', case when n % 2 = 0 then now() end, 'not JSON'"
+        " from generate_series(5, 1, -1) n",
+        UUID(pipeline.rpartition("/")[2]),
+    )
+
+    found = {
+        state: [
+            [lane["actor_id"] for lane in page] for page in await pages(memstream, f"/{pipeline}/lanes", "lanes", **of)
+        ]
+        for state, of in {"all": {}, "due": {"state": "due"}, "a4": {"state": "parked", "actor_id": "a4"}}.items()
+    }
+
+    assert found == {"all": [["a1", "a2"], ["a3", "a4"], ["a5"]], "due": [["a1", "a3"], ["a5"]], "a4": [["a4"]]}
+
+
+async def test_pipelines_are_paged_oldest_first_and_what_is_not_seen_leaves_no_gap(memstream: System) -> None:
+    friend = {"principal": {"principal_type": "USER", "name": FRIEND}, "permission": "READ"}
+    made = []
+    for number in range(4):
+        name = await memstream.pipeline(f"chats{number}", f"facts{number}", trigger="MANUAL_ONLY")
+        made.append(name)
+        if number != 1:
+            for store in (f"session-stores/chats{number}", f"memory-stores/facts{number}"):
+                await memstream.call("POST", f"/{store}/permissions:grant", json=friend)
+
+    async def names(headers: dict[str, str] | None = None) -> list[list[str]]:
+        found = await pages(memstream, "/memory-pipelines", "memory_pipelines", headers)
+        return [[each["name"] for each in page] for page in found]
+
+    try:
+        assert await names() == [made[:2], made[2:]]
+        assert await names(memstream.keys.header(FRIEND)) == [made[:1], made[2:]]
+    finally:
+        for name in made:
+            await memstream.call("DELETE", f"/{name}")
+
+
+async def test_usage_is_of_the_days_that_are_asked_for_both_ends_included(memstream: System, pipeline: str) -> None:
+    distiller = chassis_of(memstream.apps["distiller"]).database
+    await distiller.write(
+        "insert into usage (pipeline_uid, day, model, outcome, workspace_id, calls, prompt_tokens, completion_tokens)"
+        " select $1, '2026-03-01'::date + n, 'small', 'answered', 1, n + 1, 0, 0 from generate_series(0, 3) n",
+        UUID(pipeline.rpartition("/")[2]),
+    )
+    admin = memstream.keys.header("boss@example.com", admin=True)
+
+    async def calls(**days: str) -> list[list[int]]:
+        """The calls of each day, the latest first: of the pipeline, and of its workspace."""
+        params = {name.rstrip("_"): f"2026-03-{day}" for name, day in days.items()}
+        of_pipeline = await memstream.call("GET", f"/{pipeline}/usage", params=params)
+        of_all = (await memstream.client.get("/ops/distiller/usage", params=params, headers=admin)).json()
+        return [[row["calls"] for row in usage["usage"]] for usage in (of_pipeline, of_all)]
+
+    assert await calls() == [[4, 3, 2, 1]] * 2
+    assert await calls(from_="02", to="03") == [[3, 2]] * 2
+    assert await calls(from_="04") == [[4]] * 2
+    assert await calls(to="01") == [[1]] * 2
+    assert await calls(from_="05") == [[]] * 2
+
+
+@pytest.mark.parametrize(("trigger", "hours"), [("SCHEDULED", 24), ("CONTINUOUS", None), ("MANUAL_ONLY", None)])
+async def test_only_a_pipeline_that_is_scheduled_has_a_next_run(
+    memstream: System, trigger: str, hours: int | None
+) -> None:
+    """About an hour after it is made, about a day after it becomes so; whatever else it becomes ends that."""
+    distiller = chassis_of(memstream.apps["distiller"]).database
+
+    async def next_run(pipeline: str) -> float | None:
+        """Hours from now."""
+        hours = await distiller.fetchval(
+            "select extract(epoch from next_run_at - now())::float8 / 3600 from pipelines where pipeline_uid = $1",
+            UUID(pipeline.rpartition("/")[2]),
+        )
+        return None if hours is None else float(hours)
+
+    made = (await memstream.call("POST", "/memory-pipelines", json=body(dreamer_policy={"trigger": "SCHEDULED"})))[
+        "name"
+    ]
+    try:
+        assert await next_run(made) == pytest.approx(1, rel=0.1)
+        for before in ("SCHEDULED", "MANUAL_ONLY"):
+            for each in (before, trigger):
+                policy = {"dreamer_policy": {"trigger": each}}
+                await memstream.call("PATCH", f"/{made}?update_mask=dreamer_policy.trigger", json=policy)
+            if before != trigger:
+                assert await next_run(made) == (None if hours is None else pytest.approx(hours, rel=0.1))
+    finally:
+        await memstream.call("DELETE", f"/{made}")
+
+
+@pytest.mark.parametrize(
+    ("leaf", "value", "state"),
+    [
+        ("dreamer_policy.model", "builtin.extractive", "settled"),
+        ("dreamer_policy.instructions", "Be brief.", "settled"),
+        ("dreamer_policy.daily_token_budget", 7, "settled"),
+        ("display_name", "Ours", "parked"),
+        ("dreamer_policy.max_wait_s", 30, "parked"),
+    ],
+)
+async def test_parked_lanes_are_tried_again_when_what_may_have_parked_them_changes(
+    memstream: System, pipeline: str, leaf: str, value: Any, state: str
+) -> None:
+    distiller = chassis_of(memstream.apps["distiller"]).database
+    await distiller.write(
+        "insert into lanes (pipeline_uid, actor_id, workspace_id, marks, due_at, parked_at, attempts, reason)"
+        " values ($1, 'ana', 1, 1, now() + interval '1 hour', now(), 6, 'not JSON')",
+        UUID(pipeline.rpartition("/")[2]),
+    )
+    name = leaf.rpartition(".")[2]
+    changed = {"dreamer_policy": {name: value}} if "." in leaf else {name: value}
+
+    await memstream.call("PATCH", f"/{pipeline}?update_mask={leaf}", json=changed)
+
+    async def is_so() -> bool:
+        [lane] = (await memstream.call("GET", f"/{pipeline}/lanes"))["lanes"]
+        return bool((lane["state"], lane["attempts"]) == (state, 6 if state == "parked" else 0))
+
+    await until(is_so)
+
+
+async def test_a_pipelines_model_is_cleared_or_refused_and_one_that_is_known_no_more_fails_its_run(
+    memstream: System, pipeline: str
+) -> None:
+    async def patched(model: str) -> Any:
+        path = f"{BASE}/{pipeline}?update_mask=dreamer_policy.model"
+        return await memstream.client.patch(path, json={"dreamer_policy": {"model": model}})
+
+    assert (await patched("builtin.extractive")).json()["dreamer_policy"]["model"] == "builtin.extractive"
+    refused = await patched("no.such.model")
+    assert (refused.status_code, refused.json()["error_code"]) == (400, "INVALID_PARAMETER_VALUE")
+    assert "builtin.extractive" in refused.json()["message"]
+    assert (await memstream.call("GET", f"/{pipeline}"))["dreamer_policy"]["model"] == "builtin.extractive"
+    assert "model" not in (await patched("")).json()["dreamer_policy"]
+
+    distiller = chassis_of(memstream.apps["distiller"]).database
+    uid = UUID(pipeline.rpartition("/")[2])
+    await distiller.write("update pipelines set model = 'left.the.settings' where pipeline_uid = $1", uid)
+    shown = await memstream.call("GET", f"/{pipeline}")
+    run = (await memstream.call("POST", f"/{pipeline}/run", json={}))["name"]
+
+    async def has_failed() -> bool:
+        ended = await memstream.call("GET", f"/{run}")
+        assert ended["state"] != "SUCCEEDED"
+        return bool(ended["state"] == "FAILED" and ended["error"] == shown["error"])
+
+    assert shown["error"].startswith("unknown model 'left.the.settings'; known are builtin.extractive")
+    await until(has_failed)
+
+
+async def test_a_trigger_that_is_not_specified_is_manual(memstream: System, pipeline: str) -> None:
+    policy = {"dreamer_policy": {"trigger": "TRIGGER_UNSPECIFIED"}}
+    await memstream.call("PATCH", f"/{pipeline}?update_mask=dreamer_policy.trigger", json=body() | policy)
+    assert (await memstream.call("GET", f"/{pipeline}"))["dreamer_policy"]["trigger"] == "MANUAL_ONLY"
+    await memstream.call("DELETE", f"/{pipeline}")
+
+    made = await memstream.call("POST", "/memory-pipelines", json=body() | policy)
+
+    assert (made["dreamer_policy"]["trigger"], made["dreamer_policy"]["enabled"]) == ("MANUAL_ONLY", False)
+    await memstream.call("DELETE", f"/{made['name']}")
+
+
+async def test_a_streaming_pipeline_stops_when_its_creator_loses_a_right_and_goes_on_with_it(
+    memstream: System, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "BELIEVED_S", 0.0)
+    stores = ("session-stores/streamed", "memory-stores/streamed")
+    friend = {"principal": {"principal_type": "USER", "name": FRIEND}}
+    await memstream.call("POST", "/session-stores?session_store_id=streamed", json={})
+    await memstream.call("POST", "/memory-stores?managed_memory_store_id=streamed", json={})
+    for store in stores:
+        await memstream.call("POST", f"/{store}/permissions:grant", json=friend | {"permission": "WRITE"})
+    made = await memstream.call(
+        "POST",
+        "/memory-pipelines",
+        json=dict(zip(("session_store", "memory_store"), stores, strict=True))
+        | {"dreamer_policy": {"trigger": "CONTINUOUS", "quiet_period_s": 0}},
+        headers=memstream.keys.header(FRIEND),
+    )
+    await memstream.say("ana", "s1", "I am allergic to peanuts.", chats="streamed")
+    await memstream.settled(made["name"], "streamed")
+    admin = memstream.keys.header("boss@example.com", admin=True)
+
+    async def why() -> str | None:
+        """Of the failure of the one lane."""
+        [lane] = (await memstream.call("GET", f"/{made['name']}/lanes", headers=admin))["lanes"]
+        return lane["reason"] if lane["attempts"] else None
+
+    for store in stores:
+        await memstream.call("POST", f"/{store}/permissions:revoke", json=friend)
+        await memstream.say("ana", "s1", f"I collect {store}.", chats="streamed")
+        await until(why)
+        needed = "READ" if "session" in store else "WRITE"
+        assert await why() == f"PERMISSION_DENIED: the pipeline's creator needs {needed} on {store}"
+        await memstream.call("POST", f"/{store}/permissions:grant", json=friend | {"permission": "WRITE"})
+        redriven = await memstream.call("POST", f"/{made['name']}/lanes:redrive", json={}, headers=admin)
+        assert redriven == {"redriven": 1}
+        await memstream.settled(made["name"], "streamed")
+
+    await memstream.call("DELETE", f"/{made['name']}", headers=admin)
 
 
 async def test_a_deleted_pipeline_is_gone_with_its_lanes(memstream: System, pipeline: str) -> None:

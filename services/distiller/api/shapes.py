@@ -80,7 +80,7 @@ class PipelineShape(BaseModel):
     error: str | None = Field(
         None,
         description="Why it cannot distil now: a store of it was deleted, also one that was made again under its name,"
-        " or its creator may not use the model, read the one store or write the other.",
+        " its model is known no more, or its creator may not use it, read the one store or write the other.",
     )
     etag: str
     create_time: str
