@@ -2,17 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 
 from libs.chassis.errors import Retry
 from libs.chassis.housekeeping import Pass, run_pass
+from libs.contracts.ids import uuid7
+from libs.contracts.requests import ChangedSession
 from services.distiller.access import Access
+from services.distiller.domain import Lease, Pipeline
 from services.distiller.lanes import LaneWorkers
 from services.distiller.llm import Models
 from services.distiller.runs import Runner
 from services.distiller.settings import DistillerSettings
+from services.distiller.store import Run
 from services.distiller.store.runs import expired
 from tests.support import scripted_model as scripted
 from tests.support.distiller import DistillerStore, distiller_store
@@ -36,11 +41,10 @@ async def nobody(*_: Any, **__: Any) -> Any:
     raise Retry("nobody answers")
 
 
-def runner(store: DistillerStore) -> Runner:
+def runner(store: DistillerStore, access: Access = cast(Access, None)) -> Runner:  # noqa: B008
     """Of one replica; a schedule asks nobody and wakes no worker."""
     settings = DistillerSettings(database_url="postgresql://unused")  # type: ignore[arg-type]
-    workers, access = cast(LaneWorkers, None), cast(Access, None)
-    return Runner(settings, store.runs, store.pipelines, workers, store.unit_of_work, access, nobody)
+    return Runner(settings, store.runs, store.pipelines, cast(LaneWorkers, None), store.unit_of_work, access, nobody)
 
 
 async def test_one_replica_starts_a_scheduled_run_and_the_next_comes_a_day_later(store: DistillerStore) -> None:
@@ -134,6 +138,70 @@ async def test_a_run_covers_what_was_there_when_it_started_and_no_more(
             assert (await ended(memstream, second))["state"] == "SUCCEEDED"
             assert len(await memstream.memories("ana")) == 2
             assert len(await memstream.memories("bo")) == 1
+
+
+async def started(store: DistillerStore, pipeline: Pipeline, *actors: str) -> Run:
+    """A run that waits for a line of each actor."""
+    sessions = [
+        ChangedSession(
+            session_uid=uuid7(), session_id="s1", actor_id=actor, last_position=1, last_activity_time=datetime.now(UTC)
+        )
+        for actor in actors
+    ]
+    async with store.unit_of_work.begin() as tx:
+        run = await store.runs.start(tx, pipeline.pipeline_uid)
+        assert run is not None
+        assert await store.runs.fix_goals(tx, run, pipeline, sessions, None)
+    return run
+
+
+async def leases(store: DistillerStore) -> dict[str, Lease]:
+    """Of all lanes that are due, by actor."""
+    tokens = {actor: (uid, token) for uid, actor, _, token in await store.leases.due(100, 100, ())}
+    taken = [await store.leases.take(uid, {actor: token}, 30) for actor, (uid, token) in tokens.items()]
+    return {lease.actor_id: lease for [lease] in taken}
+
+
+async def looked(store: DistillerStore, run: Run) -> tuple[str, str | None]:
+    """State and error once a replica has looked after all runs."""
+    await runner(store, cast(Access, Anybody())).step()
+    found = await store.runs.get(run.pipeline_uid, run.run_id)
+    assert found is not None
+    return found.state, found.error
+
+
+class Anybody:
+    """Whoever asks may."""
+
+    async def check(self, *_: Any, **__: Any) -> None: ...
+
+
+async def test_a_run_fails_with_the_reasons_once_whoever_is_not_parked_has_settled(store: DistillerStore) -> None:
+    pipeline = await store.pipeline(trigger="MANUAL_ONLY")
+    run = await started(store, pipeline, "ana", "bo", "cy", "di")
+    taken = await leases(store)
+    for actor, reason in (("ana", "not JSON"), ("bo", "deadline"), ("cy", "not JSON")):
+        await store.leases.put_off(taken[actor], 3600, reason=reason, attempts=6, parked=True)
+
+    working = await looked(store, run)
+    await store.database.write("update lane_sessions set applied_position = 1 where actor_id = 'di'")
+
+    assert working == ("RUNNING", None)
+    assert await looked(store, run) == ("FAILED", "3 actors not distilled: not JSON; deadline")
+
+
+async def test_a_run_waits_an_hour_for_an_endpoint_and_then_fails(store: DistillerStore) -> None:
+    pipeline = await store.pipeline(trigger="MANUAL_ONLY")
+    run = await started(store, pipeline, "ana")
+    waiting = []
+    for minutes in (0, 59, 2):
+        await store.database.write(
+            "update lanes set due_at = now(), provider_since = provider_since - make_interval(mins => $1)", minutes
+        )
+        await store.leases.put_off((await leases(store))["ana"], 3600, reason="http_429", provider="small")
+        waiting.append(await looked(store, run))
+
+    assert waiting == [("RUNNING", None), ("RUNNING", None), ("FAILED", "1 actor not distilled: http_429")]
 
 
 async def test_nothing_is_said_against_a_pipeline_while_nobody_can_say(store: DistillerStore) -> None:
