@@ -91,10 +91,10 @@ async def test_a_long_session_is_extracted_whole(memstream: System) -> None:
 CITY = "/home/city.md"
 
 
-async def said_and_extracted(memstream: System, text: str) -> httpx.Response:
+async def said_and_extracted(memstream: System, text: str, **wanted: Any) -> httpx.Response:
     """What is said is later than whatever else is written meanwhile."""
     await memstream.say("ana", "s1", text, occurred_at="2999-01-01T00:00:00Z")
-    return await memstream.client.post(f"{BASE}{EXTRACT}", json={"memory_store": "facts"})
+    return await memstream.client.post(f"{BASE}{EXTRACT}", json={"memory_store": "facts"} | wanted)
 
 
 async def test_a_slot_that_was_not_offered_is_changed(opened: Open, model: ScriptedModel) -> None:
@@ -103,11 +103,12 @@ async def test_a_slot_that_was_not_offered_is_changed(opened: Open, model: Scrip
         model.behave(scripted.in_slot(CITY))
         await put(memstream, CITY, "Paris it is")
 
-        answer = await said_and_extracted(memstream, "Lyon since May")
+        answer = await said_and_extracted(memstream, "Lyon since May", instructions="Keep places.")
 
         assert [entry["content"] for entry in answer.json()["entries"]] == ["Lyon since May"]
         assert await memstream.memories("ana") == {CITY: "Lyon since May"}
         assert model.calls == 1
+        assert "Instructions of the operator:\nKeep places.\n" in model.requests[0]["messages"][-1]["content"]
 
 
 @pytest.mark.parametrize(("times", "code"), [(3, 200), (4, 409)])

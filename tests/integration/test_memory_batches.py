@@ -1,7 +1,7 @@
 """What the distiller's batches do to an actor's entries."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -381,6 +381,23 @@ async def test_a_reply_fits_however_long_the_entries_are(memory: Memory, distill
 
         assert len(related.model_dump_json().encode()) <= REPLY_BYTES
         assert len(related.entries) == 4
+
+
+async def test_freshness_is_counted_from_the_oldest_append_of_a_batch(memory: Memory, distiller: Distiller) -> None:
+    registry = chassis_of(memory.app).metrics.registry
+
+    def seen() -> tuple[float, float]:
+        """How many batches, and their seconds together."""
+        count, total = (registry.get_sample_value(f"memstream_freshness_seconds_{of}") for of in ("count", "sum"))
+        return count or 0, total or 0
+
+    await distiller.tell(said("/tea.md", "Likes tea"))
+    without = seen()
+    await distiller.tell(said("/job.md", "Works"), oldest_appended_at=datetime.now(UTC) - timedelta(seconds=100))
+    count, seconds = seen()
+
+    assert (without, count) == ((0, 0), 1), "one without that time is not counted"
+    assert 100 <= seconds < 130
 
 
 async def test_two_distillers_of_one_actor_do_not_deadlock(memory: Memory, distiller: Distiller) -> None:

@@ -41,7 +41,7 @@ async def nobody(*_: Any, **__: Any) -> Any:
     raise Retry("nobody answers")
 
 
-def runner(store: DistillerStore, access: Access = cast(Access, None)) -> Runner:  # noqa: B008
+def runner(store: DistillerStore, access: Any = None) -> Runner:
     """Of one replica; a schedule asks nobody and wakes no worker."""
     settings = DistillerSettings(database_url="postgresql://unused")  # type: ignore[arg-type]
     return Runner(settings, store.runs, store.pipelines, cast(LaneWorkers, None), store.unit_of_work, access, nobody)
@@ -164,7 +164,7 @@ async def leases(store: DistillerStore) -> dict[str, Lease]:
 
 async def looked(store: DistillerStore, run: Run) -> tuple[str, str | None]:
     """State and error once a replica has looked after all runs."""
-    await runner(store, cast(Access, Anybody())).step()
+    await runner(store, Anybody()).step()
     found = await store.runs.get(run.pipeline_uid, run.run_id)
     assert found is not None
     return found.state, found.error
