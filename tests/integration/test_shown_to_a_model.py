@@ -12,7 +12,6 @@ from tests.support.service import chassis_of
 from tests.support.system import Open
 
 AT = "2026-03-10T23:30:00-08:00"
-CONTINUOUS = {"dreamer_policy": {"trigger": "CONTINUOUS"}}
 
 
 def shown(model: ScriptedModel) -> tuple[set[str], list[str]]:
@@ -34,7 +33,7 @@ async def test_every_topic_of_a_batch_finds_its_entry_and_lines_before_are_conte
     topics = [f"topic{number}" for number in range(40)]
     buried = "and so on. " * 60 + "topic40" + " and so on." * 60
     async with opened() as memstream:
-        pipeline = await memstream.pipeline(trigger="MANUAL_ONLY")
+        pipeline = await memstream.pipeline()
         for topic in (*topics, "topic40"):
             entry = {"actor_id": "ana", "path": f"/known/{topic}.md", "content": f"Once told of {topic}"}
             await memstream.call("POST", "/memory-stores/facts/entries", json=entry)
@@ -43,12 +42,10 @@ async def test_every_topic_of_a_batch_finds_its_entry_and_lines_before_are_conte
             await memstream.call("POST", "/memory-stores/facts/entries", json=entry)
 
         await memstream.say("ana", "s1", *(f"Today we talk about {topic}" for topic in topics))
-        await memstream.call("POST", f"/{pipeline}/run", json={})
         await memstream.settled(pipeline)
         of_topics, lines = shown(model)
         model.behave(dated)
         await memstream.say("ana", "s1", buried, occurred_at=AT)
-        await memstream.call("PATCH", f"/{pipeline}?update_mask=dreamer_policy.trigger", json=CONTINUOUS)
         await memstream.settled(pipeline)
         of_buried, after = shown(model)
         stored = await chassis_of(memstream.apps["memory"]).database.fetch(
