@@ -21,7 +21,7 @@ from services.distiller.domain import Fenced, Lease, Pipeline, Question, batch_o
 from services.distiller.handlers import Unanswered
 from services.distiller.metrics import Metrics
 from services.distiller.settings import DistillerSettings
-from services.distiller.store import Batches, Leases, batches
+from services.distiller.store import Batches, Leases, batches, lanes
 from services.distiller.store.erasures import purge_gone_stores
 from services.distiller.store.patience import ALONE_PATIENCE_MS, PATIENCE_MS
 from services.distiller.store.usage import Spent
@@ -910,6 +910,24 @@ async def test_held_lanes_of_one_store_delay_no_mark_of_another(store: Distiller
 
     assert [type(outcome) for outcome in outcomes] == [Contended] * 40 + [str] * 10
     assert {actor[0] for actor in ended[:10]} == {"b"}
+
+
+async def test_no_mark_of_another_store_waits_with_those_of_a_store_whose_lanes_were_just_held(
+    store: DistillerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, other = await store.pipeline(), await store.pipeline(workspace_id=2)
+    await store.lanes.mark([store.mark(held, "ana", 1)])
+
+    async with store.unit_of_work.begin() as tx:
+        await tx.execute("select from lanes for update")
+        with pytest.raises(Contended):
+            await store.lanes.mark_one(store.mark(held, "ana", 2))
+        monkeypatch.setattr(lanes, "SEVERAL_MARKS_MS", 60_000)
+        waiting = [asyncio.ensure_future(store.lanes.mark_one(store.mark(held, "ana", n))) for n in (3, 4)]
+        async with asyncio.timeout(10):
+            await store.lanes.mark_one(store.mark(other, "bo", 1))
+        assert not any(each.done() for each in waiting)
+    await asyncio.gather(*waiting)
 
 
 async def test_of_two_readings_of_a_lane_at_once_each_has_its_own(store: DistillerStore) -> None:

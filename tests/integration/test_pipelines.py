@@ -444,6 +444,21 @@ async def test_parked_lanes_are_tried_again_when_what_may_have_parked_them_chang
     await until(is_so)
 
 
+async def test_the_longest_wait_that_is_cleared_is_no_shorter_than_the_quiet_period(
+    memstream: System, pipeline: str
+) -> None:
+    mask = "dreamer_policy.quiet_period_s,dreamer_policy.max_wait_s"
+
+    async def patched(mask: str, **policy: float) -> tuple[float, float]:
+        shown = await memstream.call("PATCH", f"/{pipeline}?update_mask={mask}", json={"dreamer_policy": policy})
+        return shown["dreamer_policy"]["quiet_period_s"], shown["dreamer_policy"]["max_wait_s"]
+
+    assert await patched(mask, quiet_period_s=60) == (60, 60)
+    assert await patched(mask, quiet_period_s=30, max_wait_s=90) == (30, 90)
+    assert await patched("dreamer_policy.max_wait_s") == (30, 30)
+    assert await patched(mask) == (2, 15)
+
+
 async def test_a_pipelines_model_is_cleared_or_refused_and_one_that_is_known_no_more_fails_its_run(
     memstream: System, pipeline: str
 ) -> None:

@@ -174,7 +174,7 @@ class PipelineApi:
         if "quiet_period_s" in changes and changes["quiet_period_s"] is None:
             changes["quiet_period_s"] = QUIET_PERIOD_S
         if "max_wait_s" in changes and changes["max_wait_s"] is None:
-            changes["max_wait_s"] = MAX_WAIT_S
+            changes["max_wait_s"] = _longest(changes.get("quiet_period_s", pipeline.quiet_period_s))
         check_bytes("display_name", changes.get("display_name"), self._limits.description_bytes)
         check_bytes("instructions", changes.get("instructions"), self._limits.instructions_bytes)
         changed = replace(pipeline, **changes)
@@ -223,7 +223,7 @@ class PipelineApi:
         check_bytes("instructions", policy.instructions, self._limits.instructions_bytes)
         check_bytes("display_name", body.display_name, self._limits.description_bytes)
         quiet = QUIET_PERIOD_S if policy.quiet_period_s is None else policy.quiet_period_s
-        longest = max(MAX_WAIT_S, quiet) if policy.max_wait_s is None else policy.max_wait_s
+        longest = _longest(quiet) if policy.max_wait_s is None else policy.max_wait_s
         _check_times(quiet, longest)
         now = datetime.now(UTC)
         return Pipeline(
@@ -259,6 +259,11 @@ class PipelineApi:
 
 def _trigger(asked: str | None) -> Trigger:
     return next((trigger for trigger in TRIGGERS if trigger == asked), "MANUAL_ONLY")
+
+
+def _longest(quiet_period_s: float) -> float:
+    """How long a lane waits at most where nobody says it."""
+    return max(MAX_WAIT_S, quiet_period_s)
 
 
 def _check_times(quiet_period_s: float, max_wait_s: float) -> None:

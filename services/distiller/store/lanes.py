@@ -4,6 +4,7 @@
 during a distillation is never forgotten.
 """
 
+import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from services.distiller.store.pipelines import SEEN
 LaneState = Literal["settled", "waiting", "due", "running", "unanswered", "waiting_provider", "parked"]
 
 MARKS_AT_ONCE = 200
+SEVERAL_MARKS_MS = 250  # all others wait for these
+HELD_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +63,28 @@ class LaneView:
 class Lanes:
     def __init__(self, database: Database) -> None:
         self._database = database
-        # Whoever holds lanes of one store delays no other store's.
-        self._marks = Together(self._mark, at_once=MARKS_AT_ONCE, belong=lambda mark: mark.store_uid)
+        self._marks = Together(self._mark, at_once=MARKS_AT_ONCE, alike=self._held, belong=lambda mark: mark.store_uid)
+        self._held_until: dict[UUID, float] = {}
 
     async def mark_one(self, mark: Mark) -> float | None:
         """The seconds until the first lane is due, of those marked at once. Raises `Contended` where it is held."""
         return await self._marks.ask(mark)
 
+    def _held(self, mark: Mark) -> UUID | None:
+        """A store some of whose lanes were held lately is marked by itself: no other waits for whoever holds them."""
+        is_held = self._held_until.get(mark.store_uid, 0) > asyncio.get_running_loop().time()
+        return mark.store_uid if is_held else None
+
     async def _mark(self, marks: Sequence[Mark]) -> list[float | None]:
-        _, due_in_s = await self.mark(marks)
+        try:
+            _, due_in_s = await self.mark(marks)
+        except Contended:
+            stores = {mark.store_uid for mark in marks}
+            if len(stores) == 1:
+                now = asyncio.get_running_loop().time()
+                self._held_until = {uid: until for uid, until in self._held_until.items() if until > now}
+                self._held_until |= dict.fromkeys(stores, now + HELD_S)
+            raise
         return [due_in_s] * len(marks)
 
     async def mark(self, marks: Sequence[Mark], pipeline_uid: UUID | None = None) -> tuple[int, float | None]:
@@ -78,7 +94,7 @@ class Lanes:
         and then none is noted, where somebody holds a lane.
         """
         row = await self._database.write(
-            f"with {patience('$1::uuid[]')},"
+            f"with {patience('$1::uuid[]', several_ms=SEVERAL_MARKS_MS)},"
             " m as (select p.pipeline_uid, p.workspace_id, p.trigger, p.quiet_period_s, p.max_wait_s, e.actor_id,"
             "   e.session_uid, max(e.session_id) as session_id, max(e.last_position) as last_position,"
             "   min(e.appended_at) as appended_at"
