@@ -408,7 +408,7 @@ async def test_an_extraction_ends_at_its_deadline_however_many_portions_are_left
         assert (answer.status_code, answer.json()["error_code"]) == (500, "INTERNAL_ERROR")
         assert "longer than 1 s" in answer.json()["message"]
         assert len(await memstream.memories("ana")) == 2
-        assert await usage(memstream) == {"answered": 1, "deadline": 1}
+        assert await usage(memstream) == {"answered": 1, "given_up": 1}
 
 
 async def test_a_model_is_used_by_any_of_its_names_and_only_by_whom_it_is_open_to(
