@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import StreamingResponse
 
 from libs.chassis.texts import is_storable
 from libs.contracts.routes import BASE
@@ -245,9 +246,10 @@ async def test_d11_a_trickling_model_delays_one_actor_and_nobody_else(
         at_once.append(1)
         most_at_once = max(most_at_once, len(at_once))
         answer = await trickle(body)
+        assert isinstance(answer, StreamingResponse)
         wire = answer.body_iterator
 
-        async def counted() -> AsyncIterator[bytes]:
+        async def counted() -> AsyncIterator[Any]:
             try:
                 async for part in wire:
                     yield part
