@@ -181,17 +181,18 @@ class ChatCompletions:
         await self._client.close()
 
     async def _in_a_form_it_takes(self, messages: Any, shape: type[BaseModel], refused: list[Spent]) -> Any:
-        for form in range(self._form, len(FORMS)):
+        form = self._form
+        while True:
             try:
                 completion = await self._complete(messages, shape, FORMS[form])
             except openai.APIStatusError as error:
-                if error.status_code not in UNSUPPORTED or form == len(FORMS) - 1:
+                if error.status_code not in UNSUPPORTED or form + 1 == len(FORMS):
                     raise
                 refused.append(Spent(self.name, f"http_{error.status_code}"))
+                form += 1
             else:
                 self._form = max(self._form, form)  # learned only when a form was taken
                 return completion
-        raise AssertionError("the last form is answered or raises")
 
     async def _complete(self, messages: Any, shape: type[BaseModel], form: str | None) -> Any:
         schema = shape.model_json_schema()
