@@ -148,6 +148,7 @@ class Extractor:
                     if truncated.lines <= 1:
                         raise
                     progress.max_lines = truncated.lines // 2
+                    progress.has_paid = True
                     continue
                 await self._write(wanted, question, changes, progress)
         except TimeoutError:

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse
 from libs.chassis.errors import OutcomeUnknown, Unavailable
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.routes import BASE
+from services.distiller import app as distiller
 from services.distiller import lanes
 from services.distiller.domain import Lease
 from services.distiller.llm import Models
@@ -23,7 +24,7 @@ from services.distiller.store import Batches, Lanes, Leases, Usage
 from tests.support import scripted_model as scripted
 from tests.support.scripted_model import Behaviour, ScriptedModel
 from tests.support.servers import NatsServer, PostgresServer, free_port
-from tests.support.service import USER, chassis_of, until
+from tests.support.service import USER, chassis_of, running, until
 from tests.support.system import Open, System, system
 
 EXTRACT = "/session-stores/chats/sessions/s1/extractions"
@@ -386,6 +387,25 @@ async def test_a_call_that_is_given_up_is_booked_and_its_lane_given_back(
 
         assert await usage(memstream) == {"given_up": 1, "answered": 1}
         assert model.calls == 2
+
+
+async def test_what_is_left_when_a_stopping_service_has_waited_is_booked_and_its_lane_given_back(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DistillerSettings, "drain_s", 0.3)
+    model.behave(scripted.hang)
+    async with opened(lanes_per_process=0) as memstream:
+        pipeline = await memstream.pipeline()
+        idle = chassis_of(memstream.apps["distiller"]).settings
+        assert isinstance(idle, DistillerSettings)
+        stopping = distiller.build(idle.model_copy(update={"lanes_per_process": 1}), models=model.models())
+
+        async with running(stopping, memstream.keys):
+            await memstream.say("ana", "s1", "Tea is what I drink")
+            await until(lambda: model.calls == 1)
+
+        assert await usage(memstream) == {"given_up": 1}
+        assert (await lane(memstream, pipeline))["state"] == "due", "long before its lease would have ended"
 
 
 async def test_a_spent_daily_budget_makes_work_wait_not_vanish(memstream: System, model: ScriptedModel) -> None:
