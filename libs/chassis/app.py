@@ -5,9 +5,11 @@ A service's own `app.py` makes a `Chassis`, hands it its handlers, jobs and rout
 
 import asyncio
 import gc
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
+from socket import socket
 
 import uvicorn
 from fastapi import APIRouter, FastAPI
@@ -29,6 +31,7 @@ from libs.chassis.settings import ServiceSettings
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.chassis.wire import bounded_http
 
+NOT_STARTED = 3  # the exit status of a service whose port is taken, say
 CANCEL_AGAIN_S = 10.0  # longer than any task takes to end
 
 
@@ -52,6 +55,8 @@ class Chassis:
         self.verifier = Verifier(settings)
         self._passes: list[Pass] = list(housekeeping.COMMON)
         self._tasks: list[Callable[[], Awaitable[None]]] = []
+        self._drains: list[Callable[[], Awaitable[None]]] = []
+        self._draining: asyncio.Task[None] | None = None
         self._closers: list[Callable[[], Awaitable[None]]] = []
 
     def housekeep(self, *passes: Pass) -> None:
@@ -71,6 +76,23 @@ class Chassis:
     def run(self, task: Callable[[], Awaitable[None]]) -> None:
         """Runs a task of the service's own for as long as the service runs; it ends by cancellation."""
         self._tasks.append(task)
+
+    def drain_with(self, drain: Callable[[], Awaitable[None]]) -> None:
+        """Finishes what a task of the service's own has under way, while all that it needs is there."""
+        self._drains.append(drain)
+
+    def drain(self, within_s: float | None = None) -> "asyncio.Task[None]":
+        """Begins nothing more and finishes what is under way, within `drain_s` by default; what is left is cancelled
+        later. Whoever tells it again waits for the same.
+        """
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._drain(within_s or self.settings.drain_s))
+        return self._draining
+
+    async def _drain(self, within_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await asyncio.gather(*(drain() for drain in self._drains))
 
     def close_with(self, closer: Callable[[], Awaitable[None]]) -> None:
         """Closes something of the service's own when it stops, after its tasks."""
@@ -93,6 +115,7 @@ class Chassis:
         try:
             yield
         finally:
+            await self.drain()
             await _end(tasks[::-1])
             for closer in self._closers:
                 await closer()
@@ -161,10 +184,21 @@ def settle_heap() -> None:
     gc.set_threshold(10_000)
 
 
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, chassis: Chassis) -> None:
+        super().__init__(config)
+        self._chassis = chassis
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        """What works beside HTTP begins nothing more either while that finishes."""
+        self._chassis.drain()
+        await super().shutdown(sockets)
+
+
 def serve(app: FastAPI, settings: ServiceSettings) -> None:
     """Serves until SIGTERM, then finishes what is under way; used by every service's `__main__`."""
     settle_heap()
-    uvicorn.run(
+    config = uvicorn.Config(
         app,
         host=settings.http_host,
         port=settings.http_port,
@@ -175,5 +209,10 @@ def serve(app: FastAPI, settings: ServiceSettings) -> None:
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=10,
+        timeout_graceful_shutdown=int(settings.drain_s),
     )
+    server = _Server(config, app.state.chassis)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        sys.exit(NOT_STARTED)

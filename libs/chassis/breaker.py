@@ -23,6 +23,13 @@ class Breaker:
         return self._open_until is not None and asyncio.get_running_loop().time() < self._open_until
 
     @property
+    def is_failing(self) -> bool:
+        """Open, as far as is known: whoever has asked nothing since the pause, and a probe's time, knows nothing."""
+        if self._open_until is None:
+            return False
+        return asyncio.get_running_loop().time() < self._open_until + PROBE_INTERVAL_S
+
+    @property
     def failed_ago_s(self) -> float:
         """Since the last failure that opened it."""
         return asyncio.get_running_loop().time() - self._failed_at

@@ -36,6 +36,11 @@ class ServiceSettings(BaseSettings):
     housekeeping_interval_s: float = 60.0
     limits: Limits = Limits()
 
+    @property
+    def drain_s(self) -> float:
+        """How long what is under way may go on once the service is told to stop; its grace period is longer."""
+        return 10.0
+
     @classmethod
     def settings_customise_sources(
         cls,

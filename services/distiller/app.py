@@ -25,7 +25,7 @@ from services.distiller.lanes import LaneWorkers
 from services.distiller.leftovers import Leftovers
 from services.distiller.llm import Models
 from services.distiller.metrics import Metrics
-from services.distiller.paid import PaidAnswers
+from services.distiller.paid import PaidAnswers, PaidCalls
 from services.distiller.providers import Providers
 from services.distiller.reading import Reader
 from services.distiller.replays import Replayer
@@ -64,6 +64,8 @@ def build(
     chassis = Chassis("distiller", settings, metrics)
     counted = Metrics(chassis.metrics.registry)
     models = models or Models.of(settings)
+    for model in models.endpoints:
+        counted.watch(model.name, model.breaker)
     bus, unit_of_work = chassis.bus, chassis.unit_of_work
     pipelines, lanes = Pipelines(chassis.database), Lanes(chassis.database)
     leases = Leases(chassis.database)
@@ -71,7 +73,8 @@ def build(
     answers, usage = Answers(chassis.database), Usage(chassis.database)
 
     reader, creators = Reader(settings, lanes, bus.ask), Access(bus.ask, models)
-    paid = PaidAnswers(answers, usage, lanes, unit_of_work, counted)
+    calls = PaidCalls(unit_of_work, lanes, counted)
+    paid = PaidAnswers(calls, answers, usage)
     consolidator = Consolidator(
         Consolidations(chassis.database), answers, batches, paid, chassis.relay, bus.ask, settings.batch_tokens, counted
     )
@@ -99,8 +102,10 @@ def build(
     bus.answer(requests.HastenLane, handlers.on_hasten_lane)
 
     chassis.close_with(replayer.close)
+    chassis.close_with(calls.close)
     chassis.close_with(models.close)
     chassis.run(workers.run)
+    chassis.drain_with(workers.drain)
     chassis.every("runs", RUN_STEP_S, runner.step, runner.wake)
     chassis.every("replays", RUN_STEP_S, replayer.step, replayer.wake)
     chassis.every("schedule", SCHEDULE_STEP_S, runner.schedule)
@@ -115,7 +120,7 @@ def build(
         Pass("purge_gone_stores", purge_gone_stores),
     )
 
-    extractor = Extractor(reader, usage, lanes, unit_of_work, counted, bus.ask, settings.extraction_timeout_s)
+    extractor = Extractor(reader, calls, usage, counted, bus.ask, settings.extraction_timeout_s)
     authorization = Authorization(bus.ask)
     access = PipelineAccess(pipelines, authorization)
     limits = settings.limits

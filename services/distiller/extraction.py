@@ -2,14 +2,14 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from libs.chassis.errors import Aborted, Internal, OutcomeUnknown, Retry, Unavailable, Undone
-from libs.chassis.unit_of_work import UnitOfWork
+from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import AppliedChange, Change, MemoriesDistilled
 from libs.contracts.ids import part_of, uuid7
 from libs.contracts.requests import ApplyBatch, BatchApplied, FoundSession
@@ -23,11 +23,11 @@ from services.distiller.domain import (
     batch_of,
     known_entries,
 )
-from services.distiller.llm import Failed, Model
+from services.distiller.llm import Model, Reply
 from services.distiller.metrics import Metrics
-from services.distiller.paid import outlasting
+from services.distiller.paid import PaidCalls
 from services.distiller.reading import Reader
-from services.distiller.store import Lanes, Usage
+from services.distiller.store import Usage
 from services.distiller.store.usage import Spent
 
 NO_PIPELINE = UUID(int=0)
@@ -76,6 +76,7 @@ class _Progress:
     again: list[int] = field(default_factory=list)
     conflicts: Counter[int] = field(default_factory=Counter)
     max_lines: int | None = None
+    has_paid: bool = False
     has_written: bool = False
     found: dict[tuple[str | None, str, str | None], Extracted] = field(default_factory=dict)
     unwritten: list[AppliedChange] = field(default_factory=list)
@@ -116,24 +117,23 @@ class Extractor:
     def __init__(
         self,
         reader: Reader,
+        calls: PaidCalls,
         usage: Usage,
-        lanes: Lanes,
-        unit_of_work: UnitOfWork,
         metrics: Metrics,
         ask: Ask,
         timeout_s: float,
     ) -> None:
         self._reader = reader
+        self._calls = calls
         self._usage = usage
-        self._lanes = lanes
-        self._unit_of_work = unit_of_work
         self._metrics = metrics
         self._ask = ask
         self._timeout_s = timeout_s
 
     async def extract(self, wanted: Extraction, model: Model) -> list[Extracted]:
-        """Distils the whole session, portion by portion. Raises `Unavailable` only while nothing is written.
+        """Distils the whole session, portion by portion.
 
+        Raises `Unavailable`, which clients send again by themselves, only while nothing is written or paid for.
         `Aborted` tells why something was not written; the rest is.
         """
         deadline = asyncio.get_running_loop().time() + self._timeout_s
@@ -143,11 +143,12 @@ class Extractor:
                 try:
                     async with asyncio.timeout_at(deadline):
                         question = await self._question(wanted, progress)
-                        changes = await self._changes(question, model, wanted)
+                        changes = await self._changes(question, model, wanted, progress)
                 except Truncated as truncated:
                     if truncated.lines <= 1:
                         raise
                     progress.max_lines = truncated.lines // 2
+                    progress.has_paid = True
                     continue
                 await self._write(wanted, question, changes, progress)
         except TimeoutError:
@@ -158,8 +159,11 @@ class Extractor:
         except LaneFailure as failure:
             raise Internal(f"The model's answer is of no use ({failure}).", reason="MODEL_FAILED") from None
         except (ProviderFailure, Retry) as failure:
-            if progress.has_written:
-                raise Internal("The extraction was interrupted; repeating it is safe.", reason="INTERRUPTED") from None
+            if progress.has_paid or progress.has_written:
+                raise Internal(
+                    f"It was interrupted ({failure}); what is written stays, and repeating is safe.",
+                    reason="INTERRUPTED",
+                ) from None
             raise Unavailable(f"Nothing was written: {failure}.") from None
         if progress.unwritten:
             reasons = sorted({f"{each.outcome}: {each.reason}" for each in progress.unwritten})
@@ -184,38 +188,26 @@ class Extractor:
             wanted.session_store_uid, wanted.memory_store_uid, session.actor_id, [behind], progress.max_lines
         )
 
-    async def _changes(self, question: Question, model: Model, wanted: Extraction) -> list[Change]:
+    async def _changes(self, question: Question, model: Model, wanted: Extraction, progress: _Progress) -> list[Change]:
         if not question.has_evidence:
             return []
-        try:
-            reply = await model.ask(question.asked, known_entries(question.related), wanted.instructions)
-        except Failed as failed:
-            await _to_its_end(self._book(wanted, model, failed.spent, recovered=failed.recovered))
-            raise failed.cause from None
-        except asyncio.CancelledError:
-            await _to_its_end(self._book(wanted, model, Spent(model.name, "deadline"), recovered=False))
-            raise
-        await _to_its_end(self._book(wanted, model, reply.spent, recovered=reply.recovered))
+        reply = await self._reply(question, model, wanted)
+        progress.has_paid |= model.paid
         return await self._reader.changes(wanted.memory_store_uid, wanted.session.actor_id, question, reply.text)
 
-    async def _book(self, wanted: Extraction, model: Model, spent: Spent, *, recovered: bool) -> None:
-        """On the pair of stores, for there is no pipeline; lanes that wait for the endpoint hear that it is there.
+    async def _reply(self, question: Question, model: Model, wanted: Extraction) -> Reply:
+        async def ask() -> Reply:
+            return await model.ask(question.asked, known_entries(question.related), wanted.instructions)
 
-        What may be booked already is booked again: rather once too often than never.
-        """
-        if not model.paid:
-            return
-        self._metrics.count(spent)
-        pair = part_of(wanted.session_store_uid, str(wanted.memory_store_uid))
+        async def book(tx: Tx, spent: Sequence[Spent], _: str | None, __: bool) -> None:
+            """On the pair of stores, for there is no pipeline. What may be booked already is booked again: rather once
+            too often than never.
+            """
+            pair = part_of(wanted.session_store_uid, str(wanted.memory_store_uid))
+            for each in spent:
+                await self._usage.book(tx, wanted.workspace_id, pair, each)
 
-        async def book(_: bool) -> None:
-            async with self._unit_of_work.begin() as tx:
-                await self._usage.book(tx, wanted.workspace_id, pair, spent)
-
-        await outlasting(book)
-        if recovered:
-            self._metrics.breaker_open.labels(model.name).set(0)
-            await self._lanes.wake_provider(model.provider)
+        return await self._calls.make(model, ask, book) if model.paid else await ask()
 
     async def _write(self, wanted: Extraction, question: Question, changes: list[Change], progress: _Progress) -> None:
         progress.read(question)
@@ -233,6 +225,7 @@ class Extractor:
             changes=changes,
         )
         applied = await self._apply(batch)
+        self._metrics.count_outcomes(applied.outcomes)
         progress.conclude(changes, applied.outcomes)
 
     async def _apply(self, batch: MemoriesDistilled) -> BatchApplied:
@@ -253,13 +246,3 @@ class Extractor:
                 if asyncio.get_running_loop().time() >= last_at:
                     raise (failure if is_known else OutcomeUnknown()) from None
             await asyncio.sleep(APPLY_PAUSE_S)
-
-
-async def _to_its_end(booking: Coroutine[Any, Any, None]) -> None:
-    """Whoever waits may give up, or the deadline pass: what was paid for is booked all the same."""
-    task = asyncio.create_task(booking)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise

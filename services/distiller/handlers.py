@@ -77,14 +77,19 @@ class Handlers:
         if any(map(is_left, event.outcomes)):
             async with self._unit_of_work.begin() as tx:
                 sent = await self._batches.settle_in(tx, event.store_uid, event.batch_id, outcomes, changed)
-                if sent is not None:
-                    batch = MemoriesDistilled.model_validate_json(sent)
-                    await self._leftovers.keep(tx, batch, left_of(batch, event.outcomes))
+                if sent is None:
+                    return
+                batch = MemoriesDistilled.model_validate_json(sent)
+                await self._leftovers.keep(tx, batch, left_of(batch, event.outcomes))
+            is_due = True
+        else:
+            settled = await self._batches.settle(event.store_uid, event.batch_id, outcomes, changed)
+            if settled is None:
+                return
+            is_due = settled
+        if is_due:
             self._workers.due_in(0)
-        elif await self._batches.settle(event.store_uid, event.batch_id, outcomes, changed):
-            self._workers.due_in(0)
-        for applied in event.outcomes:
-            self._metrics.outcomes.labels(applied.outcome).inc()
+        self._metrics.count_outcomes(event.outcomes)
 
     async def on_session_deleted(self, event: SessionDeleted) -> None:
         async with self._unit_of_work.begin(patience_ms=PATIENCE_MS) as tx:

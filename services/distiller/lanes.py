@@ -40,7 +40,7 @@ log = logger(__name__)
 
 
 class LaneWorkers:
-    """`run` until cancelled; a worker that is cancelled leaves its lane to whoever comes after the lease."""
+    """`run` until cancelled; a worker that is cancelled gives its lane back."""
 
     def __init__(self, settings: DistillerSettings, leases: Leases, distiller: Distiller, metrics: Metrics) -> None:
         self._settings = settings
@@ -52,6 +52,8 @@ class LaneWorkers:
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._is_held_back = False
+        self._is_draining = False
+        self._drained = asyncio.Event()
         self._resting: dict[int, float] = {}
 
     def due_in(self, seconds: float) -> None:
@@ -68,10 +70,16 @@ class LaneWorkers:
         self._timer = None
         self._wake.set()
 
+    async def drain(self) -> None:
+        """Takes no more lanes; returns when those that were taken have ended."""
+        self._is_draining = True
+        self._wake.set()
+        await self._drained.wait()
+
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while True:
+            while not self._is_draining:
                 looked = loop.time()
                 try:
                     if await self._take_turns():
@@ -84,6 +92,9 @@ class LaneWorkers:
                 await self._wake.wait()
                 await asyncio.sleep(looked + BETWEEN_LOOKS_S - loop.time())
                 self._wake.clear()
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+            self._drained.set()
         finally:
             for task in self._tasks:
                 task.cancel()

@@ -28,6 +28,9 @@ from services.distiller.store.usage import Spent
 
 BUILTIN = "builtin.extractive"
 MAX_TOKENS = 10**9
+# How an answer's shape is asked for, the strictest first; but for the first it is also said in words.
+FORMS = ("json_schema", "json_object", None)
+UNSUPPORTED = (400, 422, 501)  # what servers say to a form that they lack
 FENCE = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.DOTALL)
 ShapeT = TypeVar("ShapeT", bound=BaseModel)
 
@@ -36,17 +39,20 @@ log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A model's answer as text, with what it cost; `recovered` when the provider had been failing until now."""
+    """A model's answer as text, with its calls, of which the last one was answered.
+
+    `recovered` when the provider had been failing until now.
+    """
 
     text: str
-    spent: Spent
+    spent: Sequence[Spent]
     recovered: bool = False
 
 
 class Failed(Exception):
-    """A call that was paid for, or may have been, and did not help: `cause` says whose failure it is."""
+    """Calls that were paid for, or may have been, and did not help: `cause` says whose failure it is."""
 
-    def __init__(self, cause: Exception, spent: Spent, recovered: bool) -> None:
+    def __init__(self, cause: Exception, spent: Sequence[Spent], recovered: bool) -> None:
         super().__init__(str(cause))
         self.cause = cause
         self.spent = spent
@@ -75,12 +81,24 @@ def parse(text: str) -> Answer:
 
 def shaped(text: str, shape: type[ShapeT]) -> ShapeT:
     """A reply in the shape that was asked for; fenced JSON is JSON too. Raises `LaneFailure`."""
-    fenced = FENCE.match(text)
     try:
-        return shape.model_validate_json(fenced.group(1) if fenced else text)
+        return shape.model_validate_json(_bare(text))
     except ValidationError as error:
         kind = "not JSON" if error.errors()[0]["type"] == "json_invalid" else "wrong shape"
         raise LaneFailure(f"{kind}: {error.error_count()} errors") from None
+
+
+def _bare(text: str) -> str:
+    fenced = FENCE.match(text)
+    return fenced.group(1) if fenced else text
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(_bare(text))
+    except ValueError:
+        return False
+    return True
 
 
 class Extractive:
@@ -92,14 +110,18 @@ class Extractive:
 
     async def ask(self, lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructions: str | None) -> Reply:
         answer = await extracted(lines, known)
-        return Reply(answer.model_dump_json(), Spent(self.name, "answered"))
+        return Reply(answer.model_dump_json(), [Spent(self.name, "answered")])
 
     async def close(self) -> None:
         """Nothing is open."""
 
 
 class ChatCompletions:
-    """Any OpenAI-compatible server: Chat Completions with a JSON schema, or plain JSON where a server lacks that."""
+    """Any OpenAI-compatible server: Chat Completions in the strictest of `FORMS` that it takes and obeys.
+
+    Which one that is holds for the endpoint until the process ends. A form that is refused is booked as a call without
+    tokens.
+    """
 
     paid = True
 
@@ -117,7 +139,7 @@ class ChatCompletions:
             max_retries=0,
             timeout=timeout_s,
         )
-        self._schema_refused = False
+        self._form = 0
         self.breaker = Breaker()
 
     async def ask(self, lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructions: str | None) -> Reply:
@@ -128,48 +150,59 @@ class ChatCompletions:
         """The answer to a question of so many parts; `Truncated` names them, since fewer would fit."""
         if wait_s := self.breaker.wait_s():
             raise ProviderFailure("the model's endpoint is failing", self.provider, wait_s)
+        refused: list[Spent] = []
         try:
             async with asyncio.timeout(self._timeout_s):
-                try:
-                    completion = await self._complete(messages, shape, plain=self._schema_refused)
-                except openai.BadRequestError:
-                    if self._schema_refused:
-                        raise
-                    completion = await self._complete(messages, shape, plain=True)
-                    self._schema_refused = True  # learned only when the plain form was taken
-        except TimeoutError:
-            raise self._failed(LaneFailure("deadline"), "deadline") from None
-        except openai.APITimeoutError:
-            raise self._failed(LaneFailure("deadline"), "deadline") from None
+                completion = await self._in_a_form_it_takes(messages, shape, refused)
+        except (TimeoutError, openai.APITimeoutError):
+            raise self._failed(LaneFailure("deadline"), "deadline", refused) from None
         except openai.APIStatusError as error:
-            raise self._failed(self._of_status(error), f"http_{error.status_code}") from None
+            raise self._failed(self._of_status(error), f"http_{error.status_code}", refused) from None
         except openai.APIConnectionError:
-            raise self._failed(
-                ProviderFailure("the model's endpoint cannot be reached", self.provider), "unreachable"
-            ) from None
+            away = ProviderFailure("the model's endpoint cannot be reached", self.provider)
+            raise self._failed(away, "unreachable", refused) from None
         except (json.JSONDecodeError, openai.APIError):
-            raise self._failed(LaneFailure("not JSON"), "not_json") from None
+            raise self._failed(LaneFailure("not JSON"), "not_json", refused) from None
         read = _read(completion)
         if read is None:
-            raise self._failed(LaneFailure("wrong shape: no completion"), "wrong_shape")
+            raise self._failed(LaneFailure("wrong shape: no completion"), "wrong_shape", refused)
         if read.is_refused:
-            raise self._failed(LaneFailure("refused"), "refused", read.tokens)
+            raise self._failed(LaneFailure("refused"), "refused", refused, read.tokens)
         if read.is_cut:
-            raise self._failed(Truncated("truncated", parts), "truncated", read.tokens)
+            raise self._failed(Truncated("truncated", parts), "truncated", refused, read.tokens)
         if not is_storable(read.content):
-            raise self._failed(LaneFailure("not JSON: NUL or half of a surrogate pair"), "not_json", read.tokens)
-        return Reply(read.content, Spent(self.name, "answered", *read.tokens), self.breaker.passed())
+            unstorable = LaneFailure("not JSON: NUL or half of a surrogate pair")
+            raise self._failed(unstorable, "not_json", refused, read.tokens)
+        if not _is_json(read.content):
+            self._form = max(self._form, 1)  # it did not heed the schema, so the next question says it in words
+        return Reply(read.content, [*refused, Spent(self.name, "answered", *read.tokens)], self.breaker.passed())
 
     async def close(self) -> None:
         await self._client.close()
 
-    async def _complete(self, messages: Any, shape: type[BaseModel], *, plain: bool) -> Any:
+    async def _in_a_form_it_takes(self, messages: Any, shape: type[BaseModel], refused: list[Spent]) -> Any:
+        form = self._form
+        while True:
+            try:
+                completion = await self._complete(messages, shape, FORMS[form])
+            except openai.APIStatusError as error:
+                if error.status_code not in UNSUPPORTED or form + 1 == len(FORMS):
+                    raise
+                refused.append(Spent(self.name, f"http_{error.status_code}"))
+                form += 1
+            else:
+                self._form = max(self._form, form)  # learned only when a form was taken
+                return completion
+
+    async def _complete(self, messages: Any, shape: type[BaseModel], form: str | None) -> Any:
         schema = shape.model_json_schema()
-        if plain:
-            response_format: Any = {"type": "json_object"}
+        if form != "json_schema":
             messages = [{"role": "system", "content": prompts.in_words(schema)}, *messages]
-        else:
-            response_format = {"type": "json_schema", "json_schema": {"name": "changes", "schema": schema}}
+        response_format: Any = {
+            "json_schema": {"type": form, "json_schema": {"name": "changes", "schema": schema}},
+            "json_object": {"type": form},
+            None: openai.NOT_GIVEN,
+        }[form]
         return await self._client.chat.completions.create(
             model=self._model,
             messages=messages,
@@ -178,14 +211,16 @@ class ChatCompletions:
             temperature=0,
         )
 
-    def _failed(self, cause: Exception, outcome: str, tokens: tuple[int, int] = (0, 0)) -> Failed:
+    def _failed(
+        self, cause: Exception, outcome: str, refused: Sequence[Spent], tokens: tuple[int, int] = (0, 0)
+    ) -> Failed:
         """Books the failure; any answer that is not the provider's own failure shows that it is there again."""
         recovered = False
         if isinstance(cause, ProviderFailure):
             self.breaker.failed(cause.retry_after_s)
         elif outcome != "deadline":
             recovered = self.breaker.passed()
-        return Failed(cause, Spent(self.name, outcome, *tokens), recovered)
+        return Failed(cause, [*refused, Spent(self.name, outcome, *tokens)], recovered)
 
     def _of_status(self, error: openai.APIStatusError) -> Exception:
         """Whose failure a status is: 429, 402, 5xx and a refused key are the provider's; what is left is the lane's."""
@@ -243,10 +278,13 @@ class Models:
     def get(self, name: str | None) -> Model | None:
         return self._models.get(name or self.default)
 
+    @property
+    def endpoints(self) -> list[ChatCompletions]:
+        return [each for each in set(self._models.values()) if isinstance(each, ChatCompletions)]
+
     def shut(self) -> list[ChatCompletions]:
         """Those whose endpoint is not asked now, for it was failing."""
-        models = set(self._models.values())
-        return [each for each in models if isinstance(each, ChatCompletions) and each.breaker.is_shut]
+        return [each for each in self.endpoints if each.breaker.is_shut]
 
     def may_be_used_by(self, principal: str, name: str | None) -> bool:
         named = self._named.get(name or self.default)

@@ -1,7 +1,11 @@
 """What the distiller counts beside the chassis: the promise, and whatever endangers it."""
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from libs.chassis.breaker import Breaker
+from libs.contracts.events import AppliedChange
 from services.distiller.store.usage import Spent
 
 
@@ -21,7 +25,7 @@ class Metrics:
         self.model_tokens = Counter(
             "memstream_model_tokens_total", "Tokens by model and kind", ("model", "kind"), registry=registry
         )
-        self.breaker_open = Gauge(
+        self._breaker_open = Gauge(
             "memstream_model_breaker_open", "1 while a model's endpoint is failing", ("model",), registry=registry
         )
         self.sweep_finds = Counter(
@@ -40,6 +44,15 @@ class Metrics:
         self.outcomes = Counter(
             "memstream_changes_total", "Changes by what memory made of them", ("outcome",), registry=registry
         )
+
+    def watch(self, model: str, breaker: Breaker) -> None:
+        """Tells of a model's endpoint what its breaker knows, whoever asked."""
+        self._breaker_open.labels(model).set_function(lambda: breaker.is_failing)
+
+    def count_outcomes(self, outcomes: Sequence[AppliedChange]) -> None:
+        """What memory made of a batch: once, however often it says so."""
+        for applied in outcomes:
+            self.outcomes.labels(applied.outcome).inc()
 
     def count(self, spent: Spent) -> None:
         """A call of a model, with its tokens."""

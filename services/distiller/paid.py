@@ -1,8 +1,8 @@
 """A model's answer that costs something: within the budget, noted before it is asked for, kept before it is used."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -19,35 +19,79 @@ from services.distiller.store.usage import Spent
 # Together about as long as a database takes to fail over, and less than a lease.
 PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0)
 
+# Writes what was spent, and the answer where there is one; told whether a try before it may have been committed.
+Book = Callable[[Tx, Sequence[Spent], str | None, bool], Awaitable[None]]
 
-async def outlasting(write: Callable[[bool], Awaitable[None]]) -> None:
-    """Tries again to write what was paid for while the database is away, some seconds long.
 
-    `write` is told whether a try before it may have been committed. Raises the last try's `Unavailable` or
-    `OutcomeUnknown`.
-    """
-    may_be_done = False
-    for pause_s in PAUSES_S:
+class PaidCalls:
+    """Calls of models that cost something: each is booked, whatever becomes of it and of whoever waits for it."""
+
+    def __init__(self, unit_of_work: UnitOfWork, lanes: Lanes, metrics: Metrics) -> None:
+        self._unit_of_work = unit_of_work
+        self._lanes = lanes
+        self._metrics = metrics
+        self._bookings: set[asyncio.Task[None]] = set()
+
+    async def make(self, model: Model, call: Callable[[], Awaitable[Reply]], book: Book) -> Reply:
+        """The reply to a call, which is booked by then. Raises by owner."""
         try:
-            await write(may_be_done)
-            return
-        except Unavailable:
-            pass
-        except OutcomeUnknown:
-            may_be_done = True
-        await asyncio.sleep(pause_s)
-    await write(may_be_done)
+            reply = await call()
+        except Failed as failed:
+            await self._to_its_end(self._conclude(model, failed.spent, None, book, recovered=failed.recovered))
+            raise failed.cause from None
+        except asyncio.CancelledError:
+            given_up = (Spent(model.name, "given_up"),)
+            await self._to_its_end(self._conclude(model, given_up, None, book, recovered=False))
+            raise
+        await self._to_its_end(self._conclude(model, reply.spent, reply.text, book, recovered=reply.recovered))
+        return reply
+
+    async def close(self) -> None:
+        """Returns when all that was spent is booked."""
+        if self._bookings:
+            await asyncio.wait(self._bookings)
+
+    async def _to_its_end(self, booking: Coroutine[Any, Any, None]) -> None:
+        """Whoever waits may give up, the deadline pass, or the service stop: what was paid for is booked first."""
+        task = asyncio.create_task(booking)
+        self._bookings.add(task)
+        task.add_done_callback(self._bookings.discard)
+        given_up: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError as told:
+                given_up = told
+        task.result()
+        if given_up is not None:
+            raise given_up
+
+    async def _conclude(
+        self, model: Model, spent: Sequence[Spent], answer: str | None, book: Book, *, recovered: bool
+    ) -> None:
+        """In one transaction; and lanes that wait for an endpoint that answers again go on."""
+        for each in spent:
+            self._metrics.count(each)
+        may_be_done = False
+        for pause_s in (*PAUSES_S, None):
+            try:
+                async with self._unit_of_work.begin() as tx:
+                    await book(tx, spent, answer, may_be_done)
+                break
+            except (Unavailable, OutcomeUnknown) as lost:
+                if pause_s is None:
+                    raise
+                may_be_done |= isinstance(lost, OutcomeUnknown)
+                await asyncio.sleep(pause_s)
+        if recovered:
+            await self._lanes.wake_provider(model.provider)
 
 
 class PaidAnswers:
-    def __init__(
-        self, answers: Answers, usage: Usage, lanes: Lanes, unit_of_work: UnitOfWork, metrics: Metrics
-    ) -> None:
+    def __init__(self, calls: PaidCalls, answers: Answers, usage: Usage) -> None:
+        self._calls = calls
         self._answers = answers
         self._usage = usage
-        self._lanes = lanes
-        self._unit_of_work = unit_of_work
-        self._metrics = metrics
 
     async def ask(
         self, lease: Lease, model: Model, question: BaseModel, call: Callable[[], Awaitable[Reply]]
@@ -56,46 +100,28 @@ class PaidAnswers:
         await self._check_budget(lease.pipeline)
         batch_id = uuid7()
         await self._answers.asked(lease, lease.pipeline, batch_id, question)
+
+        async def book(tx: Tx, spent: Sequence[Spent], answer: str | None, may_be_done: bool) -> None:
+            """Ends the question with its calls, or else it would be paid for again.
+
+            What a try before had committed finds no question to end, and is booked once.
+            """
+            if answer is None:
+                is_news = await self._answers.dropped(tx, batch_id)
+            else:
+                is_news = await self._answers.answered(tx, batch_id, answer, spent[-1])
+            if is_news or not may_be_done:
+                await self._usage.spend(tx, lease.pipeline, spent)
+
         try:
-            reply = await call()
+            reply = await self._calls.make(model, call, book)
         except ProviderFailure:
             await self._answers.drop(batch_id)
             raise
-        except Failed as failed:
-            if isinstance(failed.cause, ProviderFailure):
-                self._metrics.breaker_open.labels(model.name).set(1)
-            self._metrics.count(failed.spent)
-            await self._conclude(lease, failed.spent, partial(self._answers.dropped, batch_id=batch_id))
-            if failed.recovered:
-                await self._recovered(model)
-            raise failed.cause from None
-        keep = partial(self._answers.answered, batch_id=batch_id, answer=reply.text, spent=reply.spent)
-        await self._conclude(lease, reply.spent, keep)
-        self._metrics.count(reply.spent)
-        if reply.recovered:
-            await self._recovered(model)
         return batch_id, reply.text
-
-    async def _conclude(self, lease: Lease, spent: Spent, end: Callable[[Tx], Awaitable[bool]]) -> None:
-        """Ends a question and books its call in one transaction, or else it would be paid for again.
-
-        What a try before had committed finds no question to `end`, and is booked once.
-        """
-
-        async def write(may_be_done: bool) -> None:
-            async with self._unit_of_work.begin() as tx:
-                if await end(tx) or not may_be_done:
-                    await self._usage.spend(tx, lease.pipeline, spent)
-
-        await outlasting(write)
 
     async def _check_budget(self, pipeline: Pipeline) -> None:
         """By the budget as it is now, of whoever pays."""
         budget, spent = await self._usage.budget(pipeline.payer_uid)
         if budget is not None and spent >= budget:
             raise OverBudget(f"the daily_token_budget of {budget} is spent")
-
-    async def _recovered(self, model: Model) -> None:
-        """The endpoint answers again: every lane that waits for it goes on."""
-        self._metrics.breaker_open.labels(model.name).set(0)
-        await self._lanes.wake_provider(model.provider)

@@ -23,6 +23,11 @@ class DistillerSettings(ServiceSettings):
             raise ValueError("MODEL needs OPENAI_BASE_URL, OPENAI_API_KEY or MODELS_FILE")
         return self
 
+    @property
+    def drain_s(self) -> float:
+        """And as long as a call of a model may take, for one that is given up is paid for twice."""
+        return super().drain_s + self.model_timeout_s
+
     batch_lines: int = 40
     batch_tokens: int = 6000
     context_lines: int = 5

@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
+from libs.chassis.app import Chassis
 from libs.chassis.command import UNUSABLE, about_file
 from libs.chassis.keys import PRIVATE, add_key, issue_token
 from libs.chassis.metrics import Metrics
@@ -80,7 +81,7 @@ async def running(settings: Settings) -> AsyncIterator[Standalone]:
         limits = apps["session"].state.chassis.settings.limits
         server = _Server(_http(Edge(apps, metrics.registry), limits))
         serving = asyncio.ensure_future(server.serve([listener]))
-        stack.push_async_callback(_drain, server, serving)
+        stack.push_async_callback(_drain, server, serving, [app.state.chassis for app in apps.values()])
         await _until_connected(apps.values())
         watching = asyncio.ensure_future(_watch(children))
         stack.callback(watching.cancel)
@@ -167,11 +168,12 @@ async def _until_connected(apps: Iterable[FastAPI]) -> None:
         await asyncio.sleep(POLL_S)
 
 
-async def _drain(server: uvicorn.Server, serving: "asyncio.Future[None]") -> None:
-    """Finishes what is being answered. What would not end by itself, a watch or half a request, is let go: left to
-    uvicorn, it would take the whole deadline and end in stack traces.
+async def _drain(server: uvicorn.Server, serving: "asyncio.Future[None]", services: Iterable[Chassis]) -> None:
+    """Finishes what is being answered and distilled. What would not end by itself, a watch or half a request, is let
+    go: left to uvicorn, it would take the whole deadline and end in stack traces.
     """
     server.should_exit = True
+    draining = [chassis.drain(DRAIN_DEADLINE_S) for chassis in services]
     loop = asyncio.get_running_loop()
     asked = loop.time()
     while not serving.done() and loop.time() - asked < DRAIN_DEADLINE_S + 5:
@@ -179,6 +181,7 @@ async def _drain(server: uvicorn.Server, serving: "asyncio.Future[None]") -> Non
             if loop.time() - asked > _patience_s(connection):
                 connection.transport.close()
         await asyncio.wait({serving}, timeout=DRAIN_STEP_S)
+    await asyncio.wait(draining)
 
 
 def _patience_s(connection: Any) -> float:

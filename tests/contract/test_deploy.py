@@ -44,6 +44,15 @@ def test_every_setting_reaches_its_service(service: str) -> None:
     assert {name for name, value in environment.items() if value is not None} == SET_BY_COMPOSE
 
 
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_is_given_the_time_to_finish_what_it_has_begun(service: str) -> None:
+    drain_s = SETTINGS[service](database_url="postgresql://").drain_s  # type: ignore[arg-type]
+    chart = yaml.safe_load((CHART / "values.yaml").read_text())["services"][service]
+
+    assert int(COMPOSE["services"][service]["stop_grace_period"].removesuffix("s")) >= drain_s + 20
+    assert chart["terminationGracePeriodSeconds"] >= drain_s + 25, "as its preStop takes 5 s"
+
+
 def test_no_password_has_a_default() -> None:
     text = (ROOT / "docker-compose.yml").read_text()
 

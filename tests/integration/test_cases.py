@@ -12,9 +12,13 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
+from starlette.responses import StreamingResponse
 
 from libs.chassis.texts import is_storable
 from libs.contracts.routes import BASE
+from services.distiller import lanes
+from services.distiller.domain import LANE_DELAYS_S, lane_delay_s
+from services.distiller.domain.lanes import PARKED_RETRY_S
 from tests.support import scripted_model as scripted
 from tests.support.cluster import own_nats
 from tests.support.scripted_model import ScriptedModel
@@ -223,41 +227,96 @@ async def test_d10_an_answer_cut_at_the_output_limit_loses_no_fact(
 
 
 async def test_d11_a_trickling_model_delays_one_actor_and_nobody_else(
-    postgres: PostgresServer, nats: NatsServer, model: ScriptedModel, replicas: int
+    postgres: PostgresServer,
+    nats: NatsServer,
+    model: ScriptedModel,
+    replicas: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The deadline is for the whole answer: a byte now and then does not put it off."""
+    """The deadline is for the whole answer: a byte now and then does not put it off. Its lane is asked for again with
+    back-off, which is cut short here, then parked.
+    """
     trickle = scripted.trickle(0.2)
+    may_go_on = asyncio.Event()
+    delays: list[float] = []
+    at_once: list[int] = []
+    most_at_once = 0
 
     async def trickle_for_ana(body: dict[str, Any]) -> Any:
-        return await (trickle if "ana" in str(body["messages"]) else scripted.valid)(body)
+        nonlocal most_at_once
+        if "ana" not in str(body["messages"]):
+            return await scripted.valid(body)
+        at_once.append(1)
+        most_at_once = max(most_at_once, len(at_once))
+        answer = await trickle(body)
+        assert isinstance(answer, StreamingResponse)
+        wire = answer.body_iterator
+
+        async def counted() -> AsyncIterator[Any]:
+            try:
+                async for part in wire:
+                    yield part
+            finally:
+                at_once.pop()
+
+        answer.body_iterator = counted()
+        return answer
 
     def asked_for_ana() -> int:
         return sum("ana" in str(request["messages"]) for request in model.requests)
 
+    def soon_or_never(attempts: int) -> float:
+        delays.append(lane_delay_s(attempts))
+        return 0.0 if may_go_on.is_set() and attempts <= len(LANE_DELAYS_S) else PARKED_RETRY_S
+
+    monkeypatch.setattr(lanes, "lane_delay_s", soon_or_never)
     model.behave(trickle_for_ana)
-    models = partial(model.models, model_timeout_s=3.0)
+    models = partial(model.models, model_timeout_s=1.0)
     async with system(postgres, nats, models=models, replicas=replicas) as memstream:
         pipeline = await memstream.pipeline()
+
+        async def lane_of_ana() -> dict[str, Any]:
+            listed = await memstream.call("GET", f"/{pipeline}/lanes", params={"actor_id": "ana"})
+            [only] = listed["lanes"]
+            found: dict[str, Any] = only
+            return found
+
+        async def bo_is_served(lines: int) -> bool:
+            return len(await memstream.memories("bo")) == lines
+
+        async def failed_once() -> bool:
+            return bool((await lane_of_ana())["attempts"] == 1)
+
+        async def parked() -> bool:
+            return bool((await lane_of_ana())["state"] == "parked")
+
         await memstream.say("ana", "s1", "This is ana speaking")
         await until(lambda: asked_for_ana() == 1)
         for number in range(5):
             await memstream.say("ana", "s1", f"This is ana again, time {number}")
             await memstream.say("bo", "s2", f"This is somebody else, time {number}")
-
-        async def bo_is_served() -> bool:
-            return len(await memstream.memories("bo")) == 5
-
-        await until(bo_is_served)
+        await until(partial(bo_is_served, 5))
+        await until(failed_once)
+        await memstream.say("ana", "s1", "This is ana after the call")
+        await memstream.say("bo", "s2", "This is somebody else, at last")
+        await until(partial(bo_is_served, 6))
         assert not await memstream.memories("ana")
-        assert asked_for_ana() == 1, "one distillation of an actor at a time"
+        assert asked_for_ana() == 1, "what is said meanwhile does not hurry a lane that failed"
 
-        async def ended() -> bool:
-            lanes = (await memstream.call("GET", f"/{pipeline}/lanes", params={"actor_id": "ana"}))["lanes"]
-            return bool(lanes[0]["attempts"] == 1 and lanes[0]["reason"] == "deadline")
+        may_go_on.set()
+        await memstream.call("POST", f"/{pipeline}/lanes:redrive", json={"actor_id": "ana"})
+        await until(parked, deadline_s=40)
 
-        await until(ended)
+        assert (await lane_of_ana())["reason"] == "deadline"
+        assert delays == [LANE_DELAYS_S[0], *LANE_DELAYS_S, PARKED_RETRY_S]
+        assert most_at_once == 1, "one distillation of an actor at a time"
         usage = (await memstream.call("GET", f"/{pipeline}/usage"))["usage"]
-        assert {row["outcome"]: row["calls"] for row in usage}["deadline"] == 1
+        assert {row["outcome"]: row["calls"] for row in usage}["deadline"] == asked_for_ana() == 7
+
+        model.behave(scripted.valid)
+        await memstream.call("POST", f"/{pipeline}/lanes:redrive", json={"actor_id": "ana"})
+        await memstream.settled(pipeline)
+        assert len(await memstream.memories("ana")) == 7
 
 
 @pytest.fixture

@@ -500,6 +500,44 @@ async def test_a_paid_answer_takes_no_more_lines_than_it_was_asked_about(store: 
     assert await to_be_asked_again(store) == [2]
 
 
+@pytest.mark.parametrize(
+    ("state", "age", "is_wanted", "stays"),
+    [
+        ("asked", "23 hours", True, True),
+        ("asked", "25 hours", True, False),
+        ("answered", "6 days", False, True),
+        ("answered", "8 days", False, False),
+        ("answered", "80 days", True, True),
+    ],
+)
+async def test_an_answer_that_was_paid_for_stays_while_its_lane_could_use_it_and_a_week_at_least(
+    store: DistillerStore, state: str, age: str, is_wanted: bool, stays: bool
+) -> None:
+    pipeline = await store.pipeline()
+    await store.lanes.mark([store.mark(pipeline, "ana", 3)])
+    session = session_of(store, pipeline, "ana")
+    asked = Question(
+        lines=[],
+        ranges=[Range(session_uid=session, session_id="s1", after=0 if is_wanted else 1, through=3)],
+        complete=True,
+        oldest_appended_at=None,
+        related=[],
+        source_epoch=0,
+        memory_epoch=0,
+        again_taken={},
+    )
+    batch_id = uuid7()
+    await store.answers.asked(await leased(store), pipeline, batch_id, asked)
+    async with store.unit_of_work.begin() as tx:
+        if state == "answered":
+            await store.answers.answered(tx, batch_id, "{}", Spent("scripted", "answered"))
+        await tx.execute(f"update batches set created_at = now() - interval '{age}'")
+
+        await batches.expired(tx)
+
+    assert await store.database.fetchval("select count(*) from batches") == int(stays)
+
+
 async def test_lines_that_were_too_many_become_more_again_little_by_little_with_every_full_batch(
     store: DistillerStore,
 ) -> None:

@@ -134,6 +134,7 @@ async def test_who_writes_a_slot_meanwhile_has_it_asked_again_or_told(
 
         assert answer.status_code == code, answer.text
         assert model.calls == 4, "once, and three times again"
+        assert running.metric("distiller", "memstream_changes_total", outcome="conflict") == times
         last = await running.memories("ana")
         if code == 200:
             assert [entry["content"] for entry in answer.json()["entries"]] == ["Lyon since May"]
@@ -196,7 +197,8 @@ async def test_an_extraction_waits_for_an_actor_who_is_held(
     [(Contended, (503, "TEMPORARILY_UNAVAILABLE")), (OutcomeUnknown, (500, "INTERNAL_ERROR"))],
 )
 async def test_an_extraction_that_memory_goes_on_refusing_says_whether_something_may_be_written(
-    opened: Open,
+    postgres: PostgresServer,
+    nats: NatsServer,
     monkeypatch: pytest.MonkeyPatch,
     failure: type[Contended | OutcomeUnknown],
     answered: tuple[int, str],
@@ -210,9 +212,9 @@ async def test_an_extraction_that_memory_goes_on_refusing_says_whether_something
     monkeypatch.setattr(Handlers, "apply_batch", refuse)
     monkeypatch.setattr(extraction, "APPLY_AGAIN_S", 0.5)
 
-    async with opened() as memstream:
+    async with system(postgres, nats) as memstream:
         await memstream.pipeline(trigger="MANUAL_ONLY")
-        answer = await said_and_extracted(memstream, "Rain or shine")
+        answer = await said_and_extracted(memstream, "I collect stamps.")
 
     assert (answer.status_code, answer.json()["error_code"]) == answered
     assert ("Nothing was written" in answer.json()["message"]) == (failure is Contended)

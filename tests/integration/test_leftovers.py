@@ -10,7 +10,7 @@ from starlette.responses import Response
 from libs.chassis.metrics import Metrics
 from libs.chassis.outbox import Relay
 from libs.chassis.parked import ParkedMessages
-from libs.contracts.events import AppliedChange, Evidence, Outcome
+from libs.contracts.events import AppliedChange, BatchesApplied, Evidence, MemoriesDistilled, Outcome
 from libs.contracts.ids import uuid7
 from libs.contracts.limits import Limits
 from libs.contracts.requests import (
@@ -23,6 +23,7 @@ from libs.contracts.requests import (
     StoreShadowed,
     SwapMemories,
 )
+from libs.contracts.topology import Consumer
 from services.distiller.domain import batch_of
 from services.distiller.leftovers import Leftovers
 from services.distiller.restored import Restored
@@ -38,6 +39,7 @@ from tests.support.system import Open, System, system
 
 LINES = [f"Fact number {n} holds" for n in range(6)]
 OPS = "/ops/distiller"
+CHANGES = "memstream_changes_total"
 
 
 def clashing(memstream: System) -> Behaviour:
@@ -123,6 +125,7 @@ async def test_a_change_that_conflicts_every_time_is_parked_as_often_as_it_is_re
     async with opened() as memstream:
         first = await one_conflict(memstream, model)
         assert (first["reason"], first["actor_id"], model.calls) == ("conflict, 3 times", "ana", 4)
+        assert memstream.metric("distiller", CHANGES, outcome="conflict") == 4
 
         assert (await redriven(memstream, first)).status_code == 200
         second = await one_is_parked(memstream)
@@ -132,6 +135,35 @@ async def test_a_change_that_conflicts_every_time_is_parked_as_often_as_it_is_re
 
         await learns(memstream, LINES[0])
         assert await parked(memstream) == []
+
+
+async def test_a_repeated_answer_of_memory_is_counted_once(opened: Open, model: ScriptedModel) -> None:
+    async with opened() as memstream:
+        pipeline = await memstream.pipeline()
+        await offered(memstream, *LINES[:2])
+        model.behave(clashing(memstream), scripted.valid)
+        await memstream.say("ana", "s1", *LINES[:2])
+        await learns(memstream, *LINES[:2])
+        await memstream.settled(pipeline)
+
+        def heard() -> float:
+            consumer = Consumer("distiller", BatchesApplied).durable
+            return memstream.metric("distiller", "memstream_deliveries_total", consumer=consumer, outcome="done")
+
+        before = heard()
+        distiller = chassis_of(memstream.apps["distiller"]).database
+        await distiller.write(
+            "insert into outbox (message_id, subject, payload) select gen_random_uuid(), $1, event from batches",
+            MemoriesDistilled.subject,
+        )
+        await until(lambda: heard() == before + 2)
+
+        assert memstream.metric("distiller", CHANGES, outcome="conflict") == 2
+        assert (
+            memstream.metric("distiller", CHANGES, outcome="applied")
+            + memstream.metric("distiller", CHANGES, outcome="history")
+            == 2
+        )
 
 
 async def test_a_refused_change_is_distilled_anew_when_it_is_redriven(

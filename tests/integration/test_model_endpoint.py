@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,17 @@ from starlette.responses import HTMLResponse
 from libs.chassis.errors import OutcomeUnknown, Unavailable
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.routes import BASE
+from services.distiller import app as distiller
+from services.distiller import lanes
+from services.distiller.domain import Lease
 from services.distiller.llm import Models
 from services.distiller.settings import DistillerSettings
-from services.distiller.store import Batches, Lanes, Usage
+from services.distiller.store import Batches, Lanes, Leases, Usage
 from tests.support import scripted_model as scripted
 from tests.support.scripted_model import Behaviour, ScriptedModel
 from tests.support.servers import NatsServer, PostgresServer, free_port
-from tests.support.service import USER, chassis_of, until
-from tests.support.system import System, system
+from tests.support.service import USER, chassis_of, running, until
+from tests.support.system import Open, System, system
 
 EXTRACT = "/session-stores/chats/sessions/s1/extractions"
 
@@ -167,14 +172,21 @@ async def test_a_failing_provider_costs_no_attempt_and_is_not_asked_by_every_lan
     for actor in ("ana", "bo", "cy"):
         await memstream.say(actor, f"s-{actor}", "Tea is what I drink")
 
-    async def waiting() -> bool:
-        lanes = (await memstream.call("GET", f"/{pipeline}/lanes"))["lanes"]
-        return len(lanes) == 3 and all(lane["state"] == "waiting_provider" for lane in lanes)
+    async def are_waiting(count: int) -> bool:
+        lanes = (await memstream.call("GET", f"/{pipeline}/lanes", params={"page_size": 100}))["lanes"]
+        return len(lanes) == count and all(lane["state"] == "waiting_provider" for lane in lanes)
 
-    await until(waiting)
+    await until(partial(are_waiting, 3))
     lanes = (await memstream.call("GET", f"/{pipeline}/lanes"))["lanes"]
     assert {lane["attempts"] for lane in lanes} == {0}
     assert model.calls <= 3, "calls that were under way when the breaker opened, and none after"
+    assert memstream.metric("distiller", "memstream_model_breaker_open", model="scripted") == 1
+
+    calls = model.calls
+    for number in range(20):
+        await memstream.say(f"late-{number}", f"s-late-{number}", "Tea is what I drink")
+    await until(partial(are_waiting, 23))
+    assert model.calls == calls
 
 
 async def test_when_the_provider_answers_again_all_its_lanes_go_on_without_a_redrive(
@@ -188,6 +200,7 @@ async def test_when_the_provider_answers_again_all_its_lanes_go_on_without_a_red
     await memstream.settled(pipeline)
 
     assert all([await memstream.memories(actor) for actor in ("ana", "bo", "cy")])
+    assert memstream.metric("distiller", "memstream_model_breaker_open", model="scripted") == 0
 
 
 async def test_an_endpoint_that_has_answered_another_replica_again_is_not_waited_for(
@@ -322,6 +335,79 @@ async def test_an_extraction_that_is_given_up_while_it_books_is_booked(
     assert await usage(memstream) == {outcome: 1}
 
 
+@pytest.mark.parametrize(("behaviour", "outcome"), [(scripted.valid, "answered"), (scripted.refused, "refused")])
+async def test_a_call_of_a_lane_that_is_lost_while_it_is_booked_is_booked(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch, behaviour: Behaviour, outcome: str
+) -> None:
+    book, renew = Usage.book, Leases.renew
+    is_booking, is_lost = asyncio.Event(), asyncio.Event()
+
+    async def held(self: Usage, tx: Tx, *args: Any) -> None:
+        is_booking.set()
+        await is_lost.wait()
+        await book(self, tx, *args)
+
+    async def lost_while_it_books(self: Leases, *args: Any) -> bool:
+        if not is_booking.is_set() or is_lost.is_set():
+            return await renew(self, *args)
+        asyncio.get_running_loop().call_later(0.1, is_lost.set)  # once the worker has heard of it
+        return False
+
+    monkeypatch.setattr(Usage, "book", held)
+    monkeypatch.setattr(Leases, "renew", lost_while_it_books)
+    model.behave(behaviour, scripted.valid)
+    async with opened(lease_s=0.6) as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "Tea is what I drink")
+        await memstream.settled(pipeline)
+
+        assert is_lost.is_set()
+        assert await usage(memstream) == Counter([outcome] + ["answered"] * (outcome == "refused"))
+        assert model.calls == 1 + (outcome == "refused")
+
+
+async def test_a_call_that_is_given_up_is_booked_and_its_lane_given_back(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renew = Leases.renew
+    lost: list[Lease] = []
+
+    async def lost_once(self: Leases, lease: Lease, lease_s: float) -> bool:
+        if lost or not model.calls:
+            return await renew(self, lease, lease_s)
+        lost.append(lease)
+        return False
+
+    monkeypatch.setattr(Leases, "renew", lost_once)
+    model.behave(scripted.hang, scripted.valid)
+    async with opened(lease_s=0.6) as memstream:
+        pipeline = await memstream.pipeline()
+        await memstream.say("ana", "s1", "Tea is what I drink")
+        await memstream.settled(pipeline)
+
+        assert await usage(memstream) == {"given_up": 1, "answered": 1}
+        assert model.calls == 2
+
+
+async def test_what_is_left_when_a_stopping_service_has_waited_is_booked_and_its_lane_given_back(
+    opened: Open, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DistillerSettings, "drain_s", 0.3)
+    model.behave(scripted.hang)
+    async with opened(lanes_per_process=0) as memstream:
+        pipeline = await memstream.pipeline()
+        idle = chassis_of(memstream.apps["distiller"]).settings
+        assert isinstance(idle, DistillerSettings)
+        stopping = distiller.build(idle.model_copy(update={"lanes_per_process": 1}), models=model.models())
+
+        async with running(stopping, memstream.keys):
+            await memstream.say("ana", "s1", "Tea is what I drink")
+            await until(lambda: model.calls == 1)
+
+        assert await usage(memstream) == {"given_up": 1}
+        assert (await lane(memstream, pipeline))["state"] == "due", "long before its lease would have ended"
+
+
 async def test_a_spent_daily_budget_makes_work_wait_not_vanish(memstream: System, model: ScriptedModel) -> None:
     pipeline = await memstream.pipeline(daily_token_budget=100)
     await memstream.say("ana", "s1", "Tea is what I drink")
@@ -342,18 +428,71 @@ async def test_a_spent_daily_budget_makes_work_wait_not_vanish(memstream: System
     assert len(await memstream.memories("ana")) == 2
 
 
-async def test_a_server_without_json_schema_is_asked_for_plain_json(model: ScriptedModel) -> None:
-    model.behave(scripted.status(400), scripted.valid)
-    models = model.models()
-    asked = models.get("scripted")
-    assert asked is not None
+def form(request: dict[str, Any]) -> str | None:
+    """How the shape of the answer is asked for; and it is said in words but for a server that takes a schema."""
+    asked: str | None = request.get("response_format", {}).get("type")
+    says_it = "JSON schema" in request["messages"][0]["content"] and '"changes"' in request["messages"][0]["content"]
+    assert says_it == (asked != "json_schema")
+    return asked
 
-    await asked.ask([], [], None)
-    await models.close()
 
-    schema, plain = model.requests
-    assert [request["response_format"]["type"] for request in (schema, plain)] == ["json_schema", "json_object"]
-    assert '"changes"' in plain["messages"][0]["content"], "the shape of the answer is said in words"
+@pytest.mark.parametrize("code", [400, 422, 501])
+@pytest.mark.parametrize("forms", [("json_schema", "json_object"), ("json_schema", "json_object", None)])
+async def test_a_form_of_answer_that_a_server_lacks_is_asked_for_once(
+    memstream: System, model: ScriptedModel, code: int, forms: tuple[str | None, ...]
+) -> None:
+    model.behave(*[scripted.status(code)] * (len(forms) - 1), scripted.valid)
+    pipeline = await memstream.pipeline()
+
+    await memstream.say("ana", "s1", "Tea is what I drink")
+    await memstream.settled(pipeline)
+    await memstream.say("ana", "s1", "Rain or shine")
+    await memstream.settled(pipeline)
+
+    assert [form(request) for request in model.requests] == [*forms, forms[-1]]
+    assert len(await memstream.memories("ana")) == 2
+    assert await usage(memstream) == {f"http_{code}": len(forms) - 1, "answered": 2}
+
+
+async def test_a_server_that_does_not_heed_the_schema_is_told_it_in_words(
+    memstream: System, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "lane_delay_s", lambda _: 0.0)
+    model.behave(scripted.prose, scripted.valid)
+    pipeline = await memstream.pipeline()
+
+    await memstream.say("ana", "s1", "Tea is what I drink")
+    await memstream.settled(pipeline)
+
+    assert [form(request) for request in model.requests] == ["json_schema", "json_object"]
+    assert list(await memstream.memories("ana")) == ["/notes/tea-is-what-i-drink.md"]
+
+
+async def test_an_endpoint_that_fails_an_extraction_is_known_to_fail_until_it_answers(
+    memstream: System, model: ScriptedModel
+) -> None:
+    model.behave(scripted.status(503, **{"retry-after": "0"}), scripted.valid)
+    await memstream.pipeline(trigger="MANUAL_ONLY")
+    await memstream.say("ana", "s1", "Tea is what I drink")
+
+    for status, is_open in ((503, 1), (200, 0)):
+        answer = await memstream.client.post(f"{BASE}{EXTRACT}", json={"memory_store": "facts"})
+        assert answer.status_code == status, answer.text
+        assert memstream.metric("distiller", "memstream_model_breaker_open", model="scripted") == is_open
+
+
+async def test_an_extraction_that_has_paid_is_not_one_to_be_sent_again_blindly(
+    opened: Open, model: ScriptedModel
+) -> None:
+    model.behave(scripted.valid, scripted.status(503))
+    async with opened(batch_lines=1) as memstream:
+        await memstream.pipeline(trigger="MANUAL_ONLY")
+        await memstream.say("ana", "s1", "Tea is what I drink", "Rain or shine")
+
+        answer = await memstream.client.post(f"{BASE}{EXTRACT}", json={"memory_store": "facts", "dry_run": True})
+
+        assert (answer.status_code, answer.json()["error_code"]) == (500, "INTERNAL_ERROR")
+        assert "repeating is safe" in answer.json()["message"]
 
 
 async def test_an_endpoint_that_nobody_answers_at_is_the_providers_failure(
@@ -392,6 +531,14 @@ async def test_every_token_is_booked_on_its_workspace_also_of_extractions_and_of
     assert {outcome: row["calls"] for outcome, row in booked.items()} == {"answered": 2, "refused": 1}
     assert sum(row["prompt_tokens"] + row["completion_tokens"] for row in booked.values()) == model.tokens
     assert "cost" not in booked["answered"], "this model has no price"
+    for outcome, row in booked.items():
+        counted = memstream.metric("distiller", "memstream_model_calls_total", model="scripted", outcome=outcome)
+        assert counted == row["calls"]
+    tokens = [
+        memstream.metric("distiller", "memstream_model_tokens_total", model="scripted", kind=kind)
+        for kind in ("prompt", "completion")
+    ]
+    assert sum(tokens) == model.tokens
 
 
 async def test_an_extraction_ends_at_its_deadline_however_many_portions_are_left(
@@ -408,7 +555,7 @@ async def test_an_extraction_ends_at_its_deadline_however_many_portions_are_left
         assert (answer.status_code, answer.json()["error_code"]) == (500, "INTERNAL_ERROR")
         assert "longer than 1 s" in answer.json()["message"]
         assert len(await memstream.memories("ana")) == 2
-        assert await usage(memstream) == {"answered": 1, "deadline": 1}
+        assert await usage(memstream) == {"answered": 1, "given_up": 1}
 
 
 async def test_a_model_is_used_by_any_of_its_names_and_only_by_whom_it_is_open_to(

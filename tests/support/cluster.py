@@ -233,6 +233,12 @@ class Cluster:
             replica.send(signal.SIGKILL)
             await replica.ended(STOP_DEADLINE_S)
 
+    def terminate(self, service: str) -> None:
+        """SIGTERM to every replica of a service, and nobody starts it again before `resume`."""
+        self._halted.add(service)
+        for replica in self.of(service):
+            replica.send(signal.SIGTERM)
+
     def resume(self, service: str) -> None:
         self._halted.discard(service)
 

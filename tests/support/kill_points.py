@@ -56,7 +56,7 @@ class KillPoints:
 
     def install(self) -> None:
         """Wraps the functions in this process, before its service is built."""
-        self._after(Leases, "take", "after_lease", lambda found, *_: found is not None)
+        self._after(Leases, "take", "after_lease", lambda found, *_: bool(found))
         self._after(Reader, "question", "after_read")
         self._after(Answers, "asked", "asked")
         self._before(Distiller, "_finish", "answered")

@@ -81,6 +81,10 @@ class System:
         page = await self.call("GET", f"/memory-stores/{facts}/entries", params={"actor_id": actor, "page_size": 100})
         return {entry["path"]: entry["content"] for entry in page["managed_memory_entries"]}
 
+    def metric(self, service: str, name: str, **labels: str) -> float:
+        """A metric's value in the first replica of a service; 0 where nothing was counted."""
+        return chassis_of(self.apps[service]).metrics.registry.get_sample_value(name, labels) or 0.0
+
     async def settled(self, pipeline: str, chats: str = "chats") -> None:
         """Waits until all that was said in a store is distilled and applied."""
         uid = UUID(pipeline.partition("/")[2])

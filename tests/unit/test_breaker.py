@@ -2,6 +2,7 @@
 
 import pytest
 
+from libs.chassis import breaker as module
 from libs.chassis.breaker import LONGEST_PAUSE_S, PROBE_INTERVAL_S, Breaker, pause_s
 
 
@@ -39,3 +40,18 @@ async def test_when_a_pause_is_ended_one_caller_is_the_probe() -> None:
     assert breaker.passed()
     breaker.end_pause()
     assert not breaker.is_open
+
+
+async def test_an_endpoint_is_known_to_fail_until_it_answers_or_nobody_has_asked_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    breaker = Breaker()
+    assert not breaker.is_failing
+    breaker.failed(0.0)
+    assert breaker.is_failing, "its pause is over, and a probe may be under way"
+
+    breaker.passed()
+    assert not breaker.is_failing
+    breaker.failed(0.0)
+    monkeypatch.setattr(module, "PROBE_INTERVAL_S", 0.0)
+    assert not breaker.is_failing

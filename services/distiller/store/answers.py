@@ -14,6 +14,12 @@ from libs.chassis.unit_of_work import Tx
 from services.distiller.domain import Fenced, Lease, Overlaps, Pipeline, Question
 from services.distiller.store.usage import Spent
 
+# Of an answer `b`: no other one has moved a watermark of its lane since it was asked for.
+WANTED = (
+    "not exists (select 1 from jsonb_to_recordset(b.question -> 'ranges') as r (session_uid uuid, after bigint)"
+    " left join lane_sessions s on s.pipeline_uid = b.pipeline_uid and s.actor_id = b.actor_id"
+    "  and s.session_uid = r.session_uid where s.distilled_position is distinct from r.after)"
+)
 QUESTION: TypeAdapter[Question | Overlaps] = TypeAdapter(Question | Overlaps)
 
 
@@ -34,10 +40,7 @@ class Answers:
         """The answer that a killed worker had paid for, unless another one has moved a watermark of its since."""
         row = await self._database.fetchrow(
             "select b.batch_id, b.question, b.answer from batches b"
-            " where b.pipeline_uid = $1 and b.actor_id = $2 and b.state = 'answered' and not exists ("
-            "  select 1 from jsonb_to_recordset(b.question -> 'ranges') as r (session_uid uuid, after bigint)"
-            "  left join lane_sessions s on s.pipeline_uid = b.pipeline_uid and s.actor_id = b.actor_id"
-            "   and s.session_uid = r.session_uid where s.distilled_position is distinct from r.after)"
+            f" where b.pipeline_uid = $1 and b.actor_id = $2 and b.state = 'answered' and {WANTED}"
             " order by b.created_at desc limit 1",
             lease.pipeline_uid,
             lease.actor_id,

@@ -16,6 +16,7 @@ from libs.chassis.together import Together
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import MemoriesDistilled, Range
 from services.distiller.domain import Lease
+from services.distiller.store.answers import WANTED
 from services.distiller.store.patience import patience
 
 AT_ONCE = 100
@@ -158,9 +159,10 @@ class _Answer:
 
 
 async def expired(tx: Tx) -> int:
-    """Drops settled batches after 7 days, those of a swap after the swap, and unused questions after one day.
+    """Drops settled batches after 7 days, those of a swap after the swap, and unanswered questions after one day.
 
-    What a replay gathers stays while it runs, for its swap to be kept with.
+    What a replay gathers stays while it runs, for its swap to be kept with; and a paid answer while its lane could use
+    it, 7 days at least.
     """
     return await tx.execute(
         "delete from batches where batch_id in (select batch_id from batches b"
@@ -168,7 +170,8 @@ async def expired(tx: Tx) -> int:
         "  and not exists (select from batches s where s.batch_id = b.swap_id and s.batch_id <> b.batch_id)"
         "  and not exists (select from pipelines p where p.pipeline_uid = b.pipeline_uid"
         "   and p.parent_uid is not null))"
-        " or (state in ('asked', 'answered') and created_at < now() - interval '1 day') limit $1)",
+        " or (state = 'asked' and created_at < now() - interval '1 day')"
+        f" or (state = 'answered' and created_at < now() - interval '7 days' and not ({WANTED})) limit $1)",
         BATCH,
     )
 
@@ -262,14 +265,15 @@ class Batches:
         )
         return [Settled(**row) for row in rows]
 
-    async def settle(self, store_uid: UUID, batch_id: UUID, outcomes: str, changed: int) -> bool:
-        """Memory has answered: what the batch covered is applied. True when its lane has more to do.
+    async def settle(self, store_uid: UUID, batch_id: UUID, outcomes: str, changed: int) -> bool | None:
+        """Memory has answered: what the batch covered is applied. Whether its lane has more to do; None when it was
+        settled.
 
         Raises `Contended` where somebody holds the lane.
         """
         return await self._answers.ask(_Answer(store_uid, batch_id, outcomes, changed))
 
-    async def _settle(self, answers: Sequence[_Answer]) -> list[bool]:
+    async def _settle(self, answers: Sequence[_Answer]) -> list[bool | None]:
         rows = await self._database.write(
             SETTLE,
             [each.batch_id for each in answers],
@@ -278,8 +282,8 @@ class Batches:
             self._consolidate_after,
             answers[0].store_uid,
         )
-        due = {row["batch_id"] for row in rows if row["is_due"]}
-        return [each.batch_id in due for each in answers]
+        is_due = {row["batch_id"]: row["is_due"] for row in rows}
+        return [is_due.pop(each.batch_id, None) for each in answers]
 
     async def settle_in(self, tx: Tx, store_uid: UUID, batch_id: UUID, outcomes: str, changed: int) -> str | None:
         """As `settle`, and returns the batch as it was sent, for what is still to be done; None when it was settled."""

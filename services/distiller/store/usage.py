@@ -1,5 +1,6 @@
 """What the calls of models cost, by day (UTC), model and outcome."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from uuid import UUID
@@ -69,9 +70,10 @@ class Usage:
         )
         return [UsageRow(**row) for row in rows]
 
-    async def spend(self, tx: Tx, pipeline: Pipeline, spent: Spent) -> None:
-        """Books a call on its pipeline and day (UTC)."""
-        await self.book(tx, pipeline.workspace_id, pipeline.payer_uid, spent)
+    async def spend(self, tx: Tx, pipeline: Pipeline, spent: Sequence[Spent]) -> None:
+        """Books calls on their pipeline and day (UTC)."""
+        for each in spent:
+            await self.book(tx, pipeline.workspace_id, pipeline.payer_uid, each)
 
     async def book(self, tx: Tx, workspace_id: int, uid: UUID, spent: Spent) -> None:
         """Books a call on a workspace, on whatever `uid` names there, and on the day (UTC)."""
