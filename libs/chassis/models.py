@@ -2,6 +2,7 @@
 
 A JSON list with an object for each model. One with `dimensions` makes embeddings, any other completes chats. Names that
 begin with `builtin.` are of models without an endpoint, which a service has itself: who chooses one sends nothing away.
+Of such a one the file only says aliases and users.
 """
 
 import json
@@ -49,6 +50,15 @@ class NamedModel(BaseModel):
     def makes_embeddings(self) -> bool:
         return self.dimensions is not None
 
+    @property
+    def is_built_in(self) -> bool:
+        return self.name.startswith(BUILTIN_PREFIX)
+
+    @property
+    def has_endpoint(self) -> bool:
+        """Says something of one."""
+        return any(each is not None for each in (self.base_url, self.api_key, self.model, self.dimensions))
+
     def may_be_used_by(self, principal: str) -> bool:
         return self.users is None or principal in self.users
 
@@ -63,6 +73,8 @@ def read_models(path: Path) -> list[NamedModel]:
     called = Counter(name for model in models for name in model.names)
     if doubled := [name for name, count in called.items() if count > 1]:
         raise WrongModels(f"more than one model is called {' or '.join(doubled)}")
-    if taken := [name for name in called if name.startswith(BUILTIN_PREFIX)]:
+    at_endpoints = [name for model in models for name in (model.aliases if model.is_built_in else model.names)]
+    at_endpoints += [model.name for model in models if model.is_built_in and model.has_endpoint]
+    if taken := [name for name in at_endpoints if name.startswith(BUILTIN_PREFIX)]:
         raise WrongModels(f"{' and '.join(taken)} cannot be a model at an endpoint: {BUILTIN_PREFIX}* is built in")
     return models

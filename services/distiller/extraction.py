@@ -33,7 +33,7 @@ from services.distiller.store.usage import Spent
 NO_PIPELINE = UUID(int=0)
 APPLY_TIMEOUT_S = 10.0
 APPLY_AGAIN_S = 15.0
-APPLY_PAUSE_S = 0.25
+APPLY_PAUSE_S, APPLY_LONGEST_PAUSE_S = 0.25, 2.0
 WRITTEN = ("applied", "confirmed", "history")
 NOBODY = ("erased", "gone")
 
@@ -158,13 +158,14 @@ class Extractor:
             ) from None
         except LaneFailure as failure:
             raise Internal(f"The model's answer is of no use ({failure}).", reason="MODEL_FAILED") from None
-        except (ProviderFailure, Retry) as failure:
+        except (ProviderFailure, Retry, Unavailable) as failure:
+            why = "the database cannot be reached" if isinstance(failure, Unavailable) else failure
             if progress.has_paid or progress.has_written:
                 raise Internal(
-                    f"It was interrupted ({failure}); what is written stays, and repeating is safe.",
+                    f"It was interrupted ({why}); what is written stays, and repeating is safe.",
                     reason="INTERRUPTED",
                 ) from None
-            raise Unavailable(f"Nothing was written: {failure}.") from None
+            raise Unavailable(f"Nothing was written: {why}.") from None
         if progress.unwritten:
             reasons = sorted({f"{each.outcome}: {each.reason}" for each in progress.unwritten})
             raise Aborted(
@@ -191,13 +192,14 @@ class Extractor:
     async def _changes(self, question: Question, model: Model, wanted: Extraction, progress: _Progress) -> list[Change]:
         if not question.has_evidence:
             return []
-        reply = await self._reply(question, model, wanted)
-        progress.has_paid |= model.paid
+        reply = await self._reply(question, model, wanted, progress)
         return await self._reader.changes(wanted.memory_store_uid, wanted.session.actor_id, question, reply.text)
 
-    async def _reply(self, question: Question, model: Model, wanted: Extraction) -> Reply:
+    async def _reply(self, question: Question, model: Model, wanted: Extraction, progress: _Progress) -> Reply:
         async def ask() -> Reply:
-            return await model.ask(question.asked, known_entries(question.related), wanted.instructions)
+            reply = await model.ask(question.asked, known_entries(question.related), wanted.instructions)
+            progress.has_paid |= model.paid
+            return reply
 
         async def book(tx: Tx, spent: Sequence[Spent], _: str | None, __: bool) -> None:
             """On the pair of stores, for there is no pipeline. What may be booked already is booked again: rather once
@@ -234,7 +236,7 @@ class Extractor:
         Raises `OutcomeUnknown` where a question may have been heard and no answer told what became of it.
         """
         last_at = asyncio.get_running_loop().time() + APPLY_AGAIN_S
-        is_known = True
+        is_known, pause_s = True, APPLY_PAUSE_S
         while True:
             try:
                 applied: BatchApplied = await self._ask(
@@ -245,4 +247,5 @@ class Extractor:
                 is_known = is_known and isinstance(failure, Undone)
                 if asyncio.get_running_loop().time() >= last_at:
                     raise (failure if is_known else OutcomeUnknown()) from None
-            await asyncio.sleep(APPLY_PAUSE_S)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, APPLY_LONGEST_PAUSE_S)  # each waits for the actor with a connection of memory's

@@ -313,7 +313,7 @@ class Models:
         models: dict[str, Model] = {BUILTIN: Extractive()}
         named = _named(settings)
         for config in named:
-            model = ChatCompletions(
+            model = models.get(config.name) or ChatCompletions(
                 config, timeout_s=settings.model_timeout_s, output_tokens=settings.model_output_tokens
             )
             models |= dict.fromkeys(config.names, model)
@@ -332,7 +332,9 @@ def _named(settings: DistillerSettings) -> list[NamedModel]:
             return []
         return [NamedModel(name=settings.model, base_url=settings.openai_base_url, api_key=settings.openai_api_key)]
     named = [each for each in read_models(settings.models_file) if not each.makes_embeddings]
-    known = [BUILTIN, *(name for each in named for name in each.names)]
+    if unknown := [each.name for each in named if each.is_built_in and each.name != BUILTIN]:
+        raise WrongModels(f"{' and '.join(unknown)} is not built in, {BUILTIN} is")
+    known = list(dict.fromkeys([BUILTIN, *(name for each in named for name in each.names)]))
     if settings.model and settings.model not in known:
         raise WrongModels(f"MODEL is {settings.model}, but the models are {', '.join(known)}")
     return named

@@ -16,7 +16,7 @@ from libs.chassis.errors import OutcomeUnknown, Unavailable
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.routes import BASE
 from services.distiller import app as distiller
-from services.distiller import lanes
+from services.distiller import lanes, paid
 from services.distiller.domain import Lease
 from services.distiller.llm import Models
 from services.distiller.settings import DistillerSettings
@@ -493,6 +493,21 @@ async def test_an_extraction_that_has_paid_is_not_one_to_be_sent_again_blindly(
 
         assert (answer.status_code, answer.json()["error_code"]) == (500, "INTERNAL_ERROR")
         assert "repeating is safe" in answer.json()["message"]
+
+
+async def test_nor_is_one_whose_call_could_not_be_booked(memstream: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(*_: Any) -> None:
+        raise Unavailable
+
+    monkeypatch.setattr(Usage, "book", away)
+    monkeypatch.setattr(paid, "PAUSES_S", ())
+    await memstream.pipeline(trigger="MANUAL_ONLY")
+    await memstream.say("ana", "s1", "Tea is what I drink")
+
+    answer = await memstream.client.post(f"{BASE}{EXTRACT}", json={"memory_store": "facts"})
+
+    assert (answer.status_code, answer.json()["error_code"]) == (500, "INTERNAL_ERROR")
+    assert "the database cannot be reached" in answer.json()["message"]
 
 
 async def test_an_endpoint_that_nobody_answers_at_is_the_providers_failure(

@@ -1,6 +1,7 @@
-"""How long a pipeline's creator is believed."""
+"""Who may use a model, and how long a pipeline's creator is believed."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from libs.contracts.ids import uuid7
 from libs.contracts.requests import StoreAuthorization
 from services.distiller.access import Access
 from services.distiller.domain import LaneFailure
-from services.distiller.llm import Models
+from services.distiller.llm import Extractive, Models
 from services.distiller.settings import DistillerSettings
 from tests.support.distiller import pipeline
 
@@ -53,3 +54,13 @@ async def test_a_right_that_was_revoked_serves_for_a_minute_and_no_longer(monkey
         await access.check(other)
     stores.allowed = True
     assert await is_allowed(61)
+
+
+def test_the_built_in_model_has_the_aliases_and_the_users_that_the_file_gives_it(tmp_path: Path) -> None:
+    file = tmp_path / "models.json"
+    file.write_text('[{"name": "builtin.extractive", "aliases": ["system.ai.claude-sonnet-5"], "users": ["ana"]}]')
+    models = Models.of(DistillerSettings(database_url="postgresql://unused", models_file=file))  # type: ignore[arg-type]
+
+    for name in (None, "builtin.extractive", "system.ai.claude-sonnet-5"):
+        assert isinstance(models.get(name), Extractive)
+        assert [models.may_be_used_by(user, name) for user in ("ana", "bo")] == [True, False]

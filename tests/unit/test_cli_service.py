@@ -58,7 +58,8 @@ def test_a_program_that_refuses_ends_with_one_line_and_status_2() -> None:
         ('[{"api_key": "hunter2"}]', "0.name: Field required"),
         ('[{"name": "m", "api_key": ["hunter2"]}]', "0.api_key: Input should be a valid string"),
         ('[{"name": "m"}, {"name": "n", "aliases": ["m"]}]', "more than one model is called m"),
-        ('[{"name": "builtin.extractive"}]', "builtin.extractive cannot be a model at an endpoint"),
+        ('[{"name": "builtin.extractive", "model": "m"}]', "builtin.extractive cannot be a model at an endpoint"),
+        ('[{"name": "builtin.other"}]', "builtin.other is not built in"),
         ('[{"name": "m", "aliases": ["builtin.extractive"]}]', "builtin.extractive cannot be a model at an endpoint"),
     ],
 )
