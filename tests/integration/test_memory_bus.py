@@ -127,6 +127,7 @@ async def test_questions_that_are_asked_at_once_travel_together_and_each_has_its
     await until(lambda: bus.connected)
     assert bus._client is not None
     await bus._client.subscribe(ReadTranscript.subject, cb=hear)
+    await bus._client.flush()
 
     small = await asyncio.gather(*(ask(known, after) for after in range(5)))
     at_once = len(travelled)
@@ -220,6 +221,7 @@ async def test_where_nobody_answers_whoever_asks_hears_of_it_within_the_time_tha
 
     assert bus._client is not None
     await bus._client.subscribe(SessionsChanged.subject, cb=hear)
+    await bus._client.flush()
     request = SessionsChanged(store_uid=uuid7(), since=moment("2026-01-01"))
 
     few = await asyncio.gather(
