@@ -54,22 +54,29 @@ class Transcript(Message):
 
 
 class SessionsChanged(Message):
-    """The sessions of a store with activity since a time, by (last_activity_time, session_uid), a page at a time."""
+    """The sessions of a store with activity since a time, by (last_activity_time, session_uid), a page at a time.
+
+    `empty_too`: also those without an item of their own.
+    """
 
     subject: ClassVar[str] = "session.sessions.changed"
 
     store_uid: UUID
     since: datetime | None = None
     actor_id: str | None = None
+    empty_too: bool = False
     cursor: str | None = None
     limit: int = 1000
 
 
 class ChangedSession(Message):
+    """Up to `copied_through`, its items came with a fork."""
+
     session_uid: UUID
     session_id: str
     actor_id: str
     last_position: int
+    copied_through: int = 0
     last_activity_time: datetime
 
 

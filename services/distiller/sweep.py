@@ -88,7 +88,9 @@ class Sweeper:
         # Younger ones may still be told by their event; the next sweep overlaps this one.
         settled = datetime.now(UTC) - IN_FLIGHT
         page: ChangedSessions = await self._ask(
-            SessionsChanged(store_uid=pipeline.session_store_uid, since=since, cursor=cursor), ChangedSessions
+            # Of what is empty now, something may have been distilled before a restore.
+            SessionsChanged(store_uid=pipeline.session_store_uid, since=since, empty_too=True, cursor=cursor),
+            ChangedSessions,
         )
         rewound = await self._restored.rewind(pipeline, page.sessions) if page.sessions else 0
         marks = [
@@ -101,7 +103,8 @@ class Sweeper:
                 appended_at=session.last_activity_time,
             )
             for session in page.sessions
-            if session.last_position and (since is None or session.last_activity_time < settled)
+            if session.last_position > session.copied_through
+            if since is None or session.last_activity_time < settled
         ]
         if marks:
             news, due_in_s = await self._lanes.mark(marks, pipeline.pipeline_uid)

@@ -76,6 +76,7 @@ class Handlers:
             request.store_uid,
             since=request.since,
             actor_id=request.actor_id,
+            empty_too=request.empty_too,
             cursor=request.cursor,
             limit=min(max(request.limit, 1), SESSIONS_MAX),
         )

@@ -200,6 +200,29 @@ async def test_changed_sessions_come_by_activity_page_by_page(service: SessionSe
     assert await bus.ask(later, ChangedSessions) == ChangedSessions()
 
 
+async def test_sessions_without_an_item_of_their_own_are_told_where_they_are_asked_for(
+    service: SessionService, bus: Bus, store: str
+) -> None:
+    for name in ("empty", "said"):
+        await service.session(store, name)
+    await service.append(f"{store}/sessions/said", "tea", "milk")
+    fork = {"source_session_id": "said", "session_id": "copied", "actor_id": "bo"}
+    await service.call("POST", f"{store}/sessions:fork", json=fork)
+    store_uid, _ = await uids(service, f"{store}/sessions/said")
+
+    of_their_own = await bus.ask(SessionsChanged(store_uid=store_uid), ChangedSessions)
+    first = await bus.ask(SessionsChanged(store_uid=store_uid, empty_too=True, limit=2), ChangedSessions)
+    rest = await bus.ask(SessionsChanged(store_uid=store_uid, empty_too=True, cursor=first.cursor), ChangedSessions)
+
+    assert [session.session_id for session in of_their_own.sessions] == ["said"]
+    assert (len(first.sessions), rest.cursor) == (2, None)
+    assert {(each.session_id, each.last_position, each.copied_through) for each in first.sessions + rest.sessions} == {
+        ("empty", 0, 0),
+        ("said", 2, 0),
+        ("copied", 2, 2),
+    }
+
+
 async def test_another_service_asks_who_may_use_a_store(service: SessionService, bus: Bus, store: str) -> None:
     async def ask(principal: str, permission: Any, workspace: int = 1) -> StoreAuthorization:
         return await bus.ask(

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from libs.chassis.errors import Retry
 from libs.contracts.ids import uuid7
-from libs.contracts.requests import ChangedSession, ChangedSessions
+from libs.contracts.requests import ChangedSession, ChangedSessions, SessionsChanged
 from services.distiller.domain import Pipeline
 from services.distiller.lanes import LaneWorkers
 from services.distiller.metrics import Metrics
@@ -52,8 +52,10 @@ class Sweeps:
             Metrics(self._registry),
         )
         self.sessions: list[ChangedSession] | None = []
+        self.asked: list[SessionsChanged] = []
 
-    async def _ask(self, *_: Any) -> ChangedSessions:
+    async def _ask(self, asked: SessionsChanged, *_: Any) -> ChangedSessions:
+        self.asked.append(asked)
         if self.sessions is None:
             raise Retry("nobody answers")
         return ChangedSessions(sessions=self.sessions)
@@ -68,9 +70,15 @@ class Sweeps:
         return self._registry.get_sample_value(f"memstream_{name}")
 
 
-def session(actor: str, *, ago_s: float) -> ChangedSession:
-    at = datetime.now(UTC) - timedelta(seconds=ago_s)
-    return ChangedSession(session_uid=uuid7(), session_id="s1", actor_id=actor, last_position=3, last_activity_time=at)
+def session(actor: str, *, ago_s: float, last: int = 3, copied: int = 0) -> ChangedSession:
+    return ChangedSession(
+        session_uid=uuid7(),
+        session_id="s1",
+        actor_id=actor,
+        last_position=last,
+        copied_through=copied,
+        last_activity_time=datetime.now(UTC) - timedelta(seconds=ago_s),
+    )
 
 
 async def states(store: DistillerStore, of: Pipeline) -> dict[str, str]:
@@ -91,6 +99,20 @@ async def test_what_an_event_should_have_told_is_found_and_counted_once(store: D
     assert at_first == 0, "the first walk finds what there was before the pipeline"
     assert (found, sweeps.value("sweep_finds_total")) == (1, 1)
     assert await states(store, pipeline) == {"early": "due", "lost": "due"}
+
+
+async def test_a_session_without_an_item_of_its_own_is_looked_at_but_not_distilled(store: DistillerStore) -> None:
+    pipeline, sweeps = await store.pipeline(), Sweeps(store)
+    sweeps.sessions = [
+        session("empty", ago_s=60, last=0),
+        session("copied", ago_s=60, copied=3),
+        session("went on", ago_s=60, copied=2),
+    ]
+
+    await sweeps.sweep()
+
+    assert [asked.empty_too for asked in sweeps.asked] == [True]
+    assert await states(store, pipeline) == {"went on": "due"}
 
 
 async def test_the_oldest_append_that_waits_is_one_of_a_continuous_pipeline(store: DistillerStore) -> None:

@@ -38,8 +38,8 @@ from session s left join lateral (
 """
 
 CHANGED = f"""
-select session_uid, session_id, actor_id, last_position, last_activity_time from sessions
-where store_uid = $1 and last_position > copied_through
+select session_uid, session_id, actor_id, last_position, copied_through, last_activity_time from sessions
+where store_uid = $1 and ($7 or last_position > copied_through)
     and ($2::timestamptz is null or active_in >= {active_in("$2")} and last_activity_time >= $2)
     and ($3::text is null or actor_id = $3)
     and ($4::timestamptz is null
@@ -100,11 +100,20 @@ class Transcripts:
         )
 
     async def changed(
-        self, store_uid: UUID, *, since: datetime | None, actor_id: str | None, cursor: str | None, limit: int
+        self,
+        store_uid: UUID,
+        *,
+        since: datetime | None,
+        actor_id: str | None,
+        empty_too: bool,
+        cursor: str | None,
+        limit: int,
     ) -> ChangedSessions:
-        """Sessions with items of their own, by their last activity; copies alone are nothing to distil."""
+        """Sessions by their last activity. Copies alone are nothing to distil: such a session counts as empty."""
         after = _decode(cursor)
-        rows = await self._database.fetch(CHANGED, store_uid, since, actor_id, *(after or (None, None)), limit + 1)
+        rows = await self._database.fetch(
+            CHANGED, store_uid, since, actor_id, *(after or (None, None)), limit + 1, empty_too
+        )
         if not rows and not await self._database.fetchval(
             "select true from session_stores where store_uid = $1", store_uid
         ):
