@@ -86,8 +86,8 @@ class Restored:
         """Has those distilled anew whose watermark is above their last position; returns how many. Where only what was
         known is above it, that is forgotten.
 
-        The sessions may have grown since they were listed, so each suspicion is asked about. A lane at work is left to
-        the next look.
+        The sessions may have grown since they were listed, so each suspicion is asked about. A lane that waits for
+        memory, or that a replay holds, is left to the next look.
         """
         rewound = 0
         for ahead in await self._lanes.ahead(pipeline.pipeline_uid, sessions):

@@ -108,7 +108,6 @@ with lane as (
     update lanes l set pending_batch = $6, lease_token = lease_token + 1, lease_until = null, due_at = now(),
         marks = marks + 1
     where l.pipeline_uid = $1 and l.actor_id = $2 and l.pending_batch is null and l.held_by is null
-        and (l.lease_until is null or l.lease_until < now())
         and exists (select 1 from lane_sessions s where s.pipeline_uid = $1 and s.actor_id = $2
             and s.session_uid = $3 and s.distilled_position = $4)
     returning 1),
@@ -121,6 +120,9 @@ goals as (
     update run_lanes r set goal_position = least(r.goal_position, $5) from lane, runs
     where runs.pipeline_uid = $1 and runs.state in ('PENDING', 'RUNNING') and r.run_id = runs.run_id
         and r.actor_id = $2 and r.session_uid = $3),
+forgotten as (
+    delete from batches where pipeline_uid = $1 and actor_id = $2 and state in ('asked', 'answered')
+        and exists (select from lane)),
 batch as (
     insert into batches (batch_id, pipeline_uid, actor_id, memory_store_uid, state, lease_token, event, ranges,
         emitted_at)
@@ -231,8 +233,9 @@ class Batches:
     async def rewind(self, event: MemoriesDistilled, row: OutboxRow, begun: Range, watermark: int, last: int) -> bool:
         """Sets a session's watermark back from where it was to its beginning, with the batch that tells memory so.
 
-        False when the lane is at work or held, or the watermark has moved, and then nothing happened: what a replay
-        swaps in counts for the watermark that it met.
+        Whoever is at work on the lane loses it, and what was asked of the lost lines is forgotten. False when the lane
+        waits for memory or is held, or the watermark has moved, and then nothing happened: what a replay swaps in
+        counts for the watermark that it met.
         """
         told = await self._database.write(
             REWIND,

@@ -159,16 +159,20 @@ class Lanes:
     async def lower(self, pipeline_uid: UUID, ahead: Ahead, last: int) -> None:
         """Forgets positions of a session that it lost before they were distilled, which it will give again.
 
-        A run then has reached its goal when it has reached what is left. Nothing when the session has moved meanwhile.
+        So is what was asked of them, and whoever is at work on the lane loses it. A run then has reached its goal when
+        it has reached what is left. The positions stay when the session has moved meanwhile.
         """
         await self._database.write(
             f"with {patience('array[$2::text]')},"
-            " lane as (update lanes l set marks = l.marks + 1, due_at = case when p.trigger = 'CONTINUOUS'"
+            " lane as (update lanes l set marks = l.marks + 1, lease_token = l.lease_token + 1, lease_until = null,"
+            "  due_at = case when p.trigger = 'CONTINUOUS'"
             "   or exists (select from lane_sessions s where s.pipeline_uid = $1 and s.actor_id = $2"
             "    and s.session_uid = $3 and s.distilled_position < least(s.goal_position, $5))"
             "   then coalesce(l.due_at, now()) else l.due_at end"
             "  from patience, pipelines p where p.pipeline_uid = $1 and l.pipeline_uid = $1 and l.actor_id = $2"
             "  returning 1),"
+            " forgotten as (delete from batches where pipeline_uid = $1 and actor_id = $2"
+            "  and state in ('asked', 'answered') and exists (select from lane)),"
             " session as (update lane_sessions s set known_position = $5, goal_position = least(s.goal_position, $5)"
             "  from lane where s.pipeline_uid = $1 and s.actor_id = $2 and s.session_uid = $3"
             "  and s.known_position = $4 and s.distilled_position <= $5 returning 1),"
