@@ -57,6 +57,12 @@ class Access:
         self._allowed = {uid: until for uid, until in self._allowed.items() if until > now}
         self._allowed[pipeline.pipeline_uid] = now + BELIEVED_S
 
+    async def is_gone(self, pipeline: Pipeline, store_uid: UUID) -> bool:
+        """Whether a store of the pipeline does not exist, as its owner says now. Raises `Retry` when nobody can say."""
+        [question] = [asked for _, asked in _questions(pipeline) if asked.store_uid == store_uid]
+        answer: StoreAuthorization = await self._ask(question, StoreAuthorization)
+        return answer.store_uid is None
+
     async def obstacle(self, pipeline: Pipeline) -> str | None:
         """Why a run would fail that starts now, unless nothing is known against it or nobody can say."""
         try:

@@ -20,6 +20,7 @@ from services.distiller.api import (
 from services.distiller.consolidation.consolidator import Consolidator
 from services.distiller.distil import Distiller
 from services.distiller.extraction import Extractor
+from services.distiller.gone_stores import GoneStores
 from services.distiller.handlers import Handlers, Unanswered
 from services.distiller.lanes import LaneWorkers
 from services.distiller.leftovers import Leftovers
@@ -48,7 +49,6 @@ from services.distiller.store import (
 from services.distiller.store import replays as replays_store
 from services.distiller.store import runs as runs_store
 from services.distiller.store.batches import expired
-from services.distiller.store.erasures import purge_gone_stores
 from services.distiller.sweep import Sweeper
 
 RUN_STEP_S = 0.5
@@ -88,8 +88,10 @@ def build(
     sweeper = Sweeper(settings, pipelines, lanes, workers, bus.ask, restored, counted)
     replayer = Replayer(settings.replay_actors, replays, actors, pipelines, workers, unit_of_work, creators, bus.ask)
     unanswered = Unanswered(batches, unit_of_work, counted, settings.unanswered_after_s)
+    erasures = Erasures()
+    gone_stores = GoneStores(erasures, creators, unit_of_work)
     handlers = Handlers(
-        pipelines, lanes, batches, replays, Erasures(), leftovers, workers, chassis.parked, unit_of_work, counted
+        pipelines, lanes, batches, replays, erasures, leftovers, workers, chassis.parked, unit_of_work, counted
     )
 
     bus.consume(events.ItemsAppended, handlers.on_items_appended)
@@ -113,11 +115,11 @@ def build(
     chassis.every("providers", PROVIDERS_STEP_S, Providers(models, lanes, workers).look)
     chassis.every("sweep", min(settings.sweep_interval_s, 5.0), sweeper.sweep, sweeper.wake)
     chassis.every("unanswered", min(settings.unanswered_after_s, 5.0), unanswered.send_again)
+    chassis.every("purge_gone_stores", settings.housekeeping_interval_s, gone_stores.purge)
     chassis.housekeep(
         Pass("expire_batches", expired),
         Pass("expire_replays", replays_store.expired),
         Pass("expire_run_goals", runs_store.expired),
-        Pass("purge_gone_stores", purge_gone_stores),
     )
 
     extractor = Extractor(reader, calls, usage, counted, bus.ask, settings.extraction_timeout_s)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from libs.contracts.routes import BASE
-from tests.support.cluster import SESSIONS, Cluster, cluster
+from tests.support.cluster import MEMORY_STORE, SESSION_STORE, SESSIONS, Cluster, cluster
 from tests.support.ledger import Fact, Ledger
 from tests.support.load import Load, judged
 from tests.support.replaying import again, second
-from tests.support.scripted_model import scripted_model
+from tests.support.scripted_model import asked_lines, scripted_model, valid
 from tests.support.servers import PostgresServer
 from tests.support.service import until
 
@@ -187,3 +187,72 @@ async def test_positions_that_an_older_session_database_gives_again_are_distille
         await until(is_known, deadline_s=30)
         assert await running.at_rest()
         assert {entry.version for entry in await running.entries("ana")} == {1}
+
+
+@pytest.mark.parametrize("held", ["nothing", "copies"])
+async def test_a_session_of_which_a_restore_left_no_item_of_its_own_is_distilled_anew(
+    postgres: PostgresServer, ledger: Ledger, seed: int, held: str
+) -> None:
+    settings = {"distiller": {"SWEEP_INTERVAL_S": "3600"}}
+    async with cluster(postgres, seed=seed, settings=settings) as running:
+        load = Load(running, ledger, seed)
+        if held == "copies":
+            await running.make_session("s0", "bo")
+            await load.append("s0", "bo", [load.script.fact() for _ in range(2)], key="copied")
+            fork = {"source_session_id": "s0", "session_id": "s1", "actor_id": "ana"}
+            await running.answer("POST", f"{SESSIONS}:fork", json=fork, headers={"Idempotency-Key": "fork"})
+        else:
+            await running.make_session("s1", "ana")
+        dump = await running.dump("session")
+        lost = await load.append("s1", "ana", [load.script.fact() for _ in range(2)], key="lost")
+        assert await running.at_rest()
+
+        await running.restore("session", dump)
+        assert (await repair(running)).startswith(f"1 of {2 if held == 'copies' else 1} sessions")
+        again = await load.append("s1", "ana", [load.script.fact() for _ in range(2)], key="again")
+
+        said = {line.fact for each in (lost, again) for line in each.lines}
+
+        async def is_known() -> bool:
+            return {Fact(entry.path, entry.statement) for entry in await running.entries("ana")} == said
+
+        await until(is_known, deadline_s=30)
+        assert await running.at_rest()
+
+
+@pytest.mark.parametrize("service", ["session", "memory"])
+async def test_a_deleted_store_that_a_restore_brought_back_is_distilled_anew_once(
+    postgres: PostgresServer, seed: int, service: str
+) -> None:
+    asked: list[str] = []
+
+    async def listening(body: dict[str, Any]) -> Any:
+        asked.extend(text for _, text in asked_lines(body))
+        return await valid(body)
+
+    async with scripted_model() as model:
+        model.behave(listening)
+        endpoint = {"OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none", "MODEL": "scripted"}
+        settings = {"distiller": endpoint | {"HOUSEKEEPING_INTERVAL_S": "0.2"}}
+        async with cluster(postgres, seed=seed, settings=settings) as running:
+            await running.make_session("s1", "ana")
+            await say(running, "A first fact holds", "A second fact holds")
+            dump = await running.dump(service)
+            store = f"session-stores/{SESSION_STORE}" if service == "session" else f"memory-stores/{MEMORY_STORE}"
+            await running.request("DELETE", f"{BASE}/{store}")
+
+            async def is_purged() -> bool:
+                return await running.count("distiller", "lanes") + await running.count("distiller", "batches") == 0
+
+            await until(is_purged, deadline_s=30)
+            asked.clear()
+
+            await running.restore(service, dump)
+            await repair(running)
+            assert await running.at_rest()
+            later = [f"Later fact {number} holds" for number in range(4)]
+            for line in later:
+                await say(running, line)
+
+            assert sorted(asked) == sorted(["A first fact holds", "A second fact holds", *later])
+            assert await running.count("distiller", "lanes") == 1

@@ -22,7 +22,6 @@ from services.distiller.handlers import Unanswered
 from services.distiller.metrics import Metrics
 from services.distiller.settings import DistillerSettings
 from services.distiller.store import Batches, Leases, batches, lanes
-from services.distiller.store.erasures import purge_gone_stores
 from services.distiller.store.patience import ALONE_PATIENCE_MS, PATIENCE_MS
 from services.distiller.store.usage import Spent
 from tests.support.distiller import DistillerStore, distiller_store
@@ -691,18 +690,6 @@ async def test_a_run_does_not_wait_for_a_batch_that_is_gone(store: DistillerStor
         await Unanswered(store.batches, store.unit_of_work, Metrics(CollectorRegistry()), after_s=60).send_again()
 
     assert (before, await store.runs.progress(run)) == ((1, 0), (0, 0))
-
-
-async def test_the_lanes_of_a_deleted_store_go_in_the_background(store: DistillerStore) -> None:
-    gone, other = await store.pipeline(), await store.pipeline()
-    await store.lanes.mark([store.mark(gone, "ana", 1), store.mark(other, "bo", 1)])
-
-    async with store.unit_of_work.begin() as tx:
-        await store.erasures.forget_store(tx, gone.memory_store_uid)
-    async with store.unit_of_work.begin() as tx:
-        await purge_gone_stores(tx)
-
-    assert await due_actors(store) == {"bo"}
 
 
 async def test_a_lane_at_work_does_not_hide_when_the_next_one_is_due(store: DistillerStore) -> None:

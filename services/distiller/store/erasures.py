@@ -2,10 +2,14 @@
 
 from uuid import UUID
 
+import asyncpg
+
 from libs.chassis.housekeeping import BATCH
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.events import MemoryActorErased, SessionActorErased
+from services.distiller.domain import Pipeline
 from services.distiller.store.batches import NOTHING_WAITS
+from services.distiller.store.pipelines import COLUMNS
 
 
 class Erasures:
@@ -85,24 +89,38 @@ class Erasures:
 
     async def forget_store(self, tx: Tx, store_uid: UUID) -> None:
         """A store is gone: the lanes of its pipelines go in the background; the pipelines stay and say so when run."""
-        await tx.execute("insert into gone_stores (store_uid) values ($1) on conflict do nothing", store_uid)
+        await tx.execute(
+            "insert into gone_stores (store_uid) values ($1)"
+            " on conflict (store_uid) do update set created_at = excluded.created_at",
+            store_uid,
+        )
 
+    async def of_gone_stores(self, tx: Tx) -> list[tuple[Pipeline, UUID]]:
+        """Pipelines that have lanes or batches left, each with the store whose deletion was told."""
+        rows = await tx.fetch(
+            f"select {COLUMNS}, store_uid as gone_uid from pipelines p"
+            " join gone_stores g on g.store_uid in (p.session_store_uid, p.memory_store_uid)"
+            " where exists (select from lanes l where l.pipeline_uid = p.pipeline_uid)"
+            " or exists (select from batches b where b.pipeline_uid = p.pipeline_uid)"
+        )
+        return [(Pipeline(*columns), gone_uid) for *columns, gone_uid in map(asyncpg.Record.values, rows)]
 
-async def purge_gone_stores(tx: Tx) -> int:
-    """Drops lanes and batches of pipelines on deleted stores, a portion at a time."""
-    of_gone = (
-        "pipeline_uid in (select pipeline_uid from pipelines p join gone_stores g"
-        " on g.store_uid in (p.session_store_uid, p.memory_store_uid))"
-    )
-    lanes = await tx.execute(
-        f"with held as (select pipeline_uid, actor_id from lanes where {of_gone}"
-        "  order by pipeline_uid, actor_id limit $1 for update)"
-        " delete from lanes l using held where l.pipeline_uid = held.pipeline_uid and l.actor_id = held.actor_id",
-        BATCH,
-    )
-    batches = await tx.execute(
-        f"delete from batches where ctid = any(array(select ctid from batches where {of_gone} limit $1))", BATCH
-    )
-    if not lanes and not batches:
+    async def purge(self, tx: Tx, pipeline_uid: UUID) -> int:
+        """Drops a portion of a pipeline's lanes and batches; nothing is left when it is less than `BATCH`."""
+        lanes = await tx.execute(
+            "with held as (select actor_id from lanes where pipeline_uid = $1 order by actor_id limit $2 for update)"
+            " delete from lanes l using held where l.pipeline_uid = $1 and l.actor_id = held.actor_id",
+            pipeline_uid,
+            BATCH,
+        )
+        batches = await tx.execute(
+            "with held as (select batch_id from batches where pipeline_uid = $1 order by batch_id limit $2 for update)"
+            " delete from batches b using held where b.batch_id = held.batch_id",
+            pipeline_uid,
+            BATCH,
+        )
+        return max(lanes, batches)
+
+    async def expire_gone_stores(self, tx: Tx) -> None:
+        """After a day nothing is on its way any more that would make lanes of a deleted store."""
         await tx.execute("delete from gone_stores where created_at < now() - interval '1 day'")
-    return max(lanes, batches)
