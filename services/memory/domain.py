@@ -1,13 +1,14 @@
 """The rules of entries: what a path is, which version is current, what a change does to its slot.
 
 A slot's history is the sequence of what was said of it, by (valid_from, recorded_at, version); neighbours that say the
-same are one. So the order in which conversations are imported changes nothing.
+same are one. So the order in which conversations are imported changes nothing. Of what one session says in one moment
+the last line holds, whenever it is told, and a line that is told again says nothing new.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 from libs.contracts.events import AppliedChange, Change, Kind, Outcome, Speaker
@@ -44,6 +45,11 @@ class Version:
     valid_from: datetime
     recorded_at: datetime
 
+    @property
+    def in_order(self) -> tuple[datetime, datetime, int]:
+        """What orders the versions of a slot."""
+        return self.valid_from, self.recorded_at, self.version
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -67,13 +73,49 @@ class Entry:
     update_time: datetime
 
 
+class Source(NamedTuple):
+    """A line that something rests on."""
+
+    session_uid: UUID
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A version that held at a moment in which a line was said.
+
+    `has_line`: it rests on that very line. `has_later`: it rests on a later line that this session said in the same
+    moment. `restated_at`: when it was first said again after the moment.
+    """
+
+    version: Version
+    has_line: bool = False
+    has_later: bool = False
+    restated_at: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The neighbours of a moment in a slot's history. `restated_at`: when `before` was first said again after it."""
+    """The neighbours of a moment in a slot's history. `held`, in order: what held as it came, and all that is valid from
+    it; so all that can rest on what was said then."""
 
-    before: Version | None
-    after: Version | None
-    restated_at: datetime | None
+    held: Sequence[Held] = ()
+    after: Version | None = None
+
+    @property
+    def before(self) -> Version | None:
+        return self.held[-1].version if self.held else None
+
+    @property
+    def is_past(self) -> bool:
+        """Whether the session went on to say something else in the same moment, or the same again."""
+        return any(each.has_later for each in self.held)
+
+    def restated_at(self, at: datetime) -> datetime | None:
+        """When `before` was said again after the line, said at `at`: in the same moment where the line is past."""
+        if self.is_past:
+            return at
+        return self.held[-1].restated_at if self.held else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +131,8 @@ class Addition:
 class Plan:
     """What a change comes to: versions to add, the change's own first, or the version that its evidence supports.
 
-    `holds_since`: from when on the slot then says what it says. The evidence of `splits` from the last addition on
-    belongs to that addition.
+    `holds_since`: from when on the slot then says what it says. The evidence of `splits` that was said after the change
+    belongs to the last addition. `is_repeat`: the slot knew that this line says so.
     """
 
     outcome: Outcome
@@ -98,6 +140,7 @@ class Plan:
     holds_since: datetime | None = None
     supports: int | None = None
     splits: int | None = None
+    is_repeat: bool = False
     reason: str | None = None
 
 
@@ -228,8 +271,17 @@ def value_of(change: Change, slot: Entry | None) -> Value:
     return replace(slot.value, content=None, description=None, said_by=change.said_by, retired=True)
 
 
-def plan(change: Change, slot: Entry | None, around: Around, at: datetime) -> Plan:
-    """What a change does to its slot, given what was held around `at`, the time it was said."""
+def last_line(change: Change) -> Source | None:
+    """Of the lines that a change rests on the last, which it was said with."""
+    lines = [Source(each.session_uid, max(each.positions)) for each in change.evidence if each.positions]
+    return max(lines, default=None)
+
+
+def plan(change: Change, slot: Entry | None, around: Around, at: datetime, *, goes_on: bool = False) -> Plan:
+    """What a change does to its slot, given what was held around `at`, the time it was said.
+
+    `goes_on`: the same batch has told something new of the slot by the same line before, which it follows.
+    """
     if slot is None:
         if change.op == "retire":
             return Plan("gone", reason="the entry does not exist")
@@ -242,10 +294,13 @@ def plan(change: Change, slot: Entry | None, around: Around, at: datetime) -> Pl
         return Plan("conflict", reason="the entry is retired")  # what was said again is still to be remembered
     is_as_decided = change.entry_id in (None, slot.entry_id) and change.expected_version == slot.version
     value = value_of(change, slot)
-    before = around.before
+    same = [each for each in around.held if each.version.value.says_the_same(value)]
+    known = [each for each in same if each.has_line and not goes_on]
+    # What has given way within the moment holds for no time, so it is said once.
+    is_there = same and (around.is_past or same[-1].version is around.before)
     # Whoever confirms says again what the entry said then, not what it says by now.
-    if before is not None and before.value.says_the_same(value) and (change.op != "confirm" or is_as_decided):
-        return Plan("confirmed", supports=before.version)
+    if (known or is_there) and (change.op != "confirm" or is_as_decided):
+        return Plan("confirmed", supports=(known or same)[-1].version.version, is_repeat=bool(known))
     if not is_as_decided:
         return Plan("conflict", reason=f"the entry is '{slot.entry_id}' at version {slot.version}")
     if change.op == "set" and slot.value.kind == "event" and not slot.value.retired:
@@ -254,18 +309,19 @@ def plan(change: Change, slot: Entry | None, around: Around, at: datetime) -> Pl
 
 
 def _insert(value: Value, slot: Entry, around: Around, at: datetime) -> Plan:
-    before, after = around.before, around.after
-    if before is not None and around.restated_at is not None:
+    before, after, restated_at = around.before, around.after, around.restated_at(at)
+    # What was said again and gave way in the same moment need not come back for it.
+    if before is not None and restated_at is not None and (after is None or restated_at < after.valid_from):
         # What is said now held only until the one before was said again.
-        again = Addition(before.value, around.restated_at, is_current=after is None)
-        since = around.restated_at if at >= slot.valid_from else slot.valid_from
+        again = Addition(before.value, restated_at, is_current=after is None)
+        since = restated_at if at >= slot.valid_from else slot.valid_from
         return Plan("history", [Addition(value, at, is_current=False), again], since, splits=before.version)
     if after is None:
         return Plan("applied", [Addition(value, at, is_current=True)], at)
     since = slot.valid_from
     if at >= slot.valid_from:
         since = after.valid_from
-    elif after.valid_from == slot.valid_from and after.value.says_the_same(value):
+    elif after.valid_from == slot.valid_from and all(each.says_the_same(value) for each in (after.value, slot.value)):
         since = at
     return Plan("history", [Addition(value, at, is_current=False)], since)
 

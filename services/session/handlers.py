@@ -1,5 +1,7 @@
 """What the session service answers to the other services, and whose confirmations it hears."""
 
+from datetime import datetime
+
 from libs.chassis.stores import Stores
 from libs.chassis.unit_of_work import UnitOfWork
 from libs.contracts.events import DistillerActorErased, MemoryActorErased
@@ -93,7 +95,15 @@ def _line(line: StoredLine, text: str, copied_through: int) -> Line:
         position=line.position,
         role="user" if line.role == "user" else "assistant",
         text=text,
-        said_at=instant_of(line.occurred_at) if line.occurred_at else line.create_time,
+        said_at=_said_at(line),
         appended_at=line.create_time,
         copied=line.position <= copied_through,
     )
+
+
+def _said_at(line: StoredLine) -> datetime:
+    """In the zone in which it was said; by whatever clock, it was said before it was appended."""
+    if line.occurred_at is None:
+        return line.create_time
+    occurred = instant_of(line.occurred_at)
+    return min(occurred, line.create_time.astimezone(occurred.tzinfo))

@@ -1,6 +1,10 @@
-"""The order in which conversations are imported changes nothing: same current values, same history."""
+"""The order in which conversations are imported changes nothing: same current values, same history.
+
+Of what is said in one moment the last line holds, and to be told it again changes nothing.
+"""
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -73,6 +77,92 @@ async def test_any_order_of_statements_comes_to_the_same(
 
     assert results[0] == results[1]
     assert {path for path, *_ in results[0]["current"]} == {SLOTS[slot] for slot, _ in told}
+
+
+def in_one_moment(values: Sequence[str | None]) -> list[Change]:
+    """What one session says of a slot, a line each."""
+    session = uuid7()
+    return [
+        said("/city.md", value, "2026-01-10", evidence=[Evidence(session_uid=session, positions=[number + 1])])
+        for number, value in enumerate(values)
+    ]
+
+
+def in_batches(data: st.DataObject, changes: Sequence[Change]) -> list[Sequence[Change]]:
+    """The changes in one batch, or cut into several."""
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(changes)))))
+    return [changes[start:end] for start, end in itertools.pairwise([0, *cuts, len(changes)]) if start < end]
+
+
+async def versions(memory: Memory, actor_id: str) -> list[tuple[Any, ...]]:
+    """Each with its evidence, and whether it is the current one."""
+    rows = await chassis_of(memory.app).database.fetch(
+        "select v.version, v.content, v.valid_from, v.version = e.version,"
+        " (select array_agg(x.positions::text order by x.positions) from version_evidence x"
+        "  where x.entry_uid = v.entry_uid and x.version = v.version) from entry_versions v"
+        " join entries e using (store_uid, entry_uid) where e.actor_id = $1"
+        " order by v.valid_from, v.recorded_at, v.version",
+        actor_id,
+    )
+    return [tuple(row) for row in rows]
+
+
+async def check_repeats(memory: Memory, distiller: Distiller, data: st.DataObject, told: Sequence[Change]) -> None:
+    """Told again, once or twice each, in any order and in any batches, nothing of it is new at any moment."""
+    known = await versions(memory, distiller.actor_id)
+    for batch in in_batches(data, data.draw(st.permutations([*told, *told]))):
+        outcomes = await distiller.tell(*batch)
+
+        assert {outcome.outcome for outcome in outcomes} <= {"confirmed", "gone"}
+        assert await versions(memory, distiller.actor_id) == known
+
+
+EARLIER, LATER = said("/city.md", "one", "2026-01-01"), said("/city.md", "three", "2026-02-01")
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    values=st.lists(st.sampled_from(VALUES), min_size=2, max_size=5),
+    besides=st.sampled_from([[], [EARLIER], [LATER], [EARLIER, LATER]]),
+    data=st.data(),
+)
+async def test_what_is_said_in_one_moment_is_in_its_order_and_a_repeat_only_confirms(
+    memory: Memory, values: list[str | None], besides: list[Change], data: st.DataObject
+) -> None:
+    distiller = await Distiller.of(memory, actor_id=str(uuid7()))
+    # What ends is there: an end of nothing is not remembered.
+    spoken = [value for last, value in itertools.pairwise(["one" if besides else None, *values]) if value or last]
+    changes = in_one_moment(spoken)
+
+    for batch in [*([each] for each in besides), *in_batches(data, changes)] if spoken else []:
+        await distiller.tell(*batch)
+
+    history = [content for _, content, *_ in await versions(memory, distiller.actor_id)]
+    told = ["one"] * (EARLIER in besides) + spoken + ["three"] * (LATER in besides)
+    assert [content for content, _ in itertools.groupby(history)] == [content for content, _ in itertools.groupby(told)]
+    assert [entry["content"] for entry in await memory.entries(distiller.actor_id)] == [
+        content for content in told[-1:] if content is not None
+    ]
+    await check_repeats(memory, distiller, data, changes)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(values=st.lists(st.sampled_from(["one", "two", "three"]), min_size=2, max_size=5), data=st.data())
+async def test_in_whatever_order_it_is_told_the_last_line_of_a_moment_holds(
+    memory: Memory, values: list[str], data: st.DataObject
+) -> None:
+    distiller = await Distiller.of(memory, actor_id=str(uuid7()))
+    changes = in_one_moment(values)
+
+    shuffled = data.draw(st.permutations(changes))
+    for batch in in_batches(data, shuffled):
+        await distiller.tell(*batch)
+
+        last = max((change for change in shuffled[: shuffled.index(batch[-1]) + 1]), key=changes.index)
+        [entry] = await memory.entries(distiller.actor_id)
+        assert entry["content"] == last.statement
+        assert (await versions(memory, distiller.actor_id))[-1][3]
+    await check_repeats(memory, distiller, data, changes)
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -18,10 +18,12 @@ from services.memory.domain import (
     Around,
     Entry,
     Plan,
+    Source,
     all_of,
     change_problem,
     in_utc,
     is_name,
+    last_line,
     next_moment,
     outcome,
     plan,
@@ -86,8 +88,8 @@ class Batches:
         return [next(applied) if answer is None else answer for answer in answers]
 
     async def _change(self, tx: Tx, slots: Slots, batch: MemoriesDistilled, now: datetime) -> list[AppliedChange]:
-        written: set[UUID] = set()
-        outcomes = [await self._apply(slots, batch, change, now, written) for change in batch.changes]
+        told: dict[UUID, set[Source | None]] = {}
+        outcomes = [await self._apply(slots, batch, change, now, told) for change in batch.changes]
         outcomes += [await rewrite(tx, slots, each, now, self._max_path_bytes) for each in batch.rewrites]
         await note_lines(tx, batch)
         return outcomes
@@ -104,31 +106,39 @@ class Batches:
         return [row["batch_id"] for row in rows]
 
     async def _apply(
-        self, slots: Slots, batch: MemoriesDistilled, change: Change, now: datetime, written: set[UUID]
+        self,
+        slots: Slots,
+        batch: MemoriesDistilled,
+        change: Change,
+        now: datetime,
+        told: dict[UUID, set[Source | None]],
     ) -> AppliedChange:
+        """`told`: the slots that the batch has changed or confirmed so far, and by which lines it told something new."""
         problem = change_problem(change, self._max_path_bytes)
         if problem is not None:
             return AppliedChange(outcome="refused", entry_id=change.entry_id, reason=problem)
         # By its path, which is its own for ever: its id may be another entry's by now.
         slot = await slots.at(change.path, None)
-        if slot is not None and slot.entry_uid in written:
+        if slot is not None and slot.entry_uid in told:
             # Decided before this batch's own first change of the slot: it follows on that one.
             change = change.model_copy(update={"entry_id": slot.entry_id, "expected_version": slot.version})
         recorded_at = next_moment(now, slot)
         # Nothing is true before it is known: a clock that runs ahead must not outlive later words.
         at = min(in_utc(change.said_at), recorded_at)
-        around = Around(None, None, None) if slot is None else await slots.around(slot, at)
-        planned = plan(change, slot, around, at)
+        line = last_line(change)
+        around = Around() if slot is None else await slots.around(slot, at, line)
+        goes_on = slot is not None and line in told.get(slot.entry_uid, ())
+        planned = plan(change, slot, around, at, goes_on=goes_on)
         if planned.outcome in ("conflict", "refused", "gone"):
             return outcome(planned, slot, None)
         proofs = _proofs(batch, change, at)
         if planned.supports is not None:
             assert slot is not None  # noqa: S101 - only what exists can be confirmed
             await slots.support(slot, planned.supports, proofs)
-            written.add(slot.entry_uid)
+            told.setdefault(slot.entry_uid, set()).update(() if planned.is_repeat else (line,))
             return outcome(planned, slot, planned.supports)
         entry = await _write(slots, slot, batch.batch_id, change, planned, recorded_at, proofs)
-        written.add(entry.entry_uid)
+        told.setdefault(entry.entry_uid, set()).add(line)
         return outcome(planned, entry, entry.last_version - len(planned.add) + 1)
 
 
@@ -162,7 +172,8 @@ async def _write(
         proofs = ()
     if planned.splits is not None:
         again = planned.add[-1]
-        await slots.move_evidence(slot, source=planned.splits, target=slot.last_version, since=again.at)
+        after = last_line(change) if again.at == planned.add[0].at else None
+        await slots.move_evidence(slot, source=planned.splits, target=slot.last_version, since=again.at, after=after)
     return slot
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.ids import uuid7
-from services.memory.domain import Entry
+from services.memory.domain import Entry, Source
 
 # The rows `x` as JSON, newest first.
 PROOFS = (
@@ -100,17 +100,22 @@ async def carry_all(tx: Tx, store_uid: UUID, actor_id: str, carried: Sequence[tu
     )
 
 
-async def move(tx: Tx, slot: Entry, store_uid: UUID, *, source: int, target: int, since: datetime) -> None:
-    """What was said since then supports another version."""
+async def move(
+    tx: Tx, slot: Entry, store_uid: UUID, *, source: int, target: int, since: datetime, after: Source | None
+) -> None:
+    """What was said since then supports another version; of the session of `after` only later lines, in that moment."""
     await tx.execute(
         "update version_evidence set version = $5"
-        " where store_uid = $1 and actor_id = $2 and entry_uid = $3 and version = $4 and said_at >= $6",
+        " where store_uid = $1 and actor_id = $2 and entry_uid = $3 and version = $4 and said_at >= $6"
+        " and (said_at = $6 and session_uid = $7 and not $8 < any(positions)) is not true",
         store_uid,
         slot.actor_id,
         slot.entry_uid,
         source,
         target,
         since,
+        after and after.session_uid,
+        after and after.position,
     )
 
 

@@ -17,13 +17,14 @@ VERSION_COLUMNS = (
     "v.version, v.retired, v.content, v.description, v.kind, v.said_by, v.event_date, v.valid_from, v.recorded_at"
 )
 EVIDENCE_SHOWN = 20
-# The newest evidence of all versions since when the entry says what it says.
+# The newest evidence of all versions since when the entry says what it says; another can be valid from that moment too.
 EVIDENCE = (
     f"(select {PROOFS} from (select p.* from version_evidence p"
     " join entry_versions w on w.store_uid = p.store_uid and w.actor_id = p.actor_id"
     " and w.entry_uid = p.entry_uid and w.version = p.version"
     " where p.store_uid = e.store_uid and p.actor_id = e.actor_id and p.entry_uid = e.entry_uid"
-    f" and w.valid_from >= e.valid_from order by p.said_at desc limit {EVIDENCE_SHOWN}) x) as evidence,"
+    " and w.valid_from >= e.valid_from and w.content is not distinct from e.content"
+    f" order by p.said_at desc limit {EVIDENCE_SHOWN}) x) as evidence,"
     " (select a.analysis_version from actor_stats a"
     " where a.store_uid = e.store_uid and a.actor_id = e.actor_id) as analysis_version"
 )

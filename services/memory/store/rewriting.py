@@ -160,7 +160,7 @@ async def _inherit(tx: Tx, slots: Slots, sources: Sequence[Entry], heirs: Sequen
         "  join entry_versions c on c.store_uid = $1 and c.actor_id = $2 and c.entry_uid = s.entry_uid"
         "   and c.version = s.version"
         "  join entry_versions w on w.store_uid = $1 and w.actor_id = $2 and w.entry_uid = s.entry_uid"
-        f"   and (w.valid_from >= s.since or {REPEATS})"
+        f"   and (w.valid_from >= s.since and w.content is not distinct from c.content or {REPEATS})"
         "  join version_evidence p on p.store_uid = $1 and p.actor_id = $2 and p.entry_uid = w.entry_uid"
         "   and p.version = w.version),"
         " derived as (update entry_versions v set is_derived = exists (select from unnest($3::uuid[], $7::int[])"

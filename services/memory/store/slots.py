@@ -16,6 +16,8 @@ from services.memory.domain import (
     Addition,
     Around,
     Entry,
+    Held,
+    Source,
     Value,
     Version,
     first_version,
@@ -32,6 +34,18 @@ from services.memory.store.records import ENTRY_COLUMNS, VERSION_COLUMNS, entry_
 from services.memory.store.rows import Rows, Writer
 
 __all__ = ["Slots", "Writer"]
+
+# What a version `v` rests on of the moment $3, in which the line $6 of the session $5 was said, and after it.
+_OF_MOMENT = (
+    "version_evidence x where x.store_uid = $1 and x.actor_id = $4 and x.entry_uid = $2 and x.version = v.version"
+    " and x.said_at = $3 and x.session_uid = $5"
+)
+_RESTS = (
+    f"exists (select from {_OF_MOMENT} and $6 = any(x.positions)) as has_line,"
+    f" exists (select from {_OF_MOMENT} and $6 < any(x.positions)) as has_later,"
+    " (select min(x.said_at) from version_evidence x where x.store_uid = $1 and x.actor_id = $4"
+    " and x.entry_uid = $2 and x.version = v.version and x.said_at > $3) as restated_at"
+)
 
 
 class Slots:
@@ -117,29 +131,32 @@ class Slots:
         )
         return None if row is None else entry_from(row)
 
-    async def around(self, slot: Entry, at: datetime) -> Around:
-        """What the slot's history holds before and after a moment."""
+    async def around(self, slot: Entry, at: datetime, line: Source | None) -> Around:
+        """What the slot's history holds before and after a moment, in which `line` was said."""
         rows = await self._tx.fetch(
-            f"(select {VERSION_COLUMNS}, true as is_before,"
-            " (select min(x.said_at) from version_evidence x where x.store_uid = $1 and x.actor_id = $4"
-            " and x.entry_uid = $2 and x.version = v.version and x.said_at > $3) as restated_at"
-            " from entry_versions v where v.store_uid = $1 and v.entry_uid = $2 and v.valid_from <= $3"
+            f"(select {VERSION_COLUMNS}, true as is_held, {_RESTS} from entry_versions v"
+            " where v.store_uid = $1 and v.entry_uid = $2 and v.valid_from < $3"
             " order by v.valid_from desc, v.recorded_at desc, v.version desc limit 1)"
-            f" union all (select {VERSION_COLUMNS}, false, null"
+            f" union all (select {VERSION_COLUMNS}, true, {_RESTS} from entry_versions v"
+            " where v.store_uid = $1 and v.entry_uid = $2 and v.valid_from = $3"
+            " order by v.recorded_at, v.version)"
+            f" union all (select {VERSION_COLUMNS}, false, false, false, null"
             " from entry_versions v where v.store_uid = $1 and v.entry_uid = $2 and v.valid_from > $3"
             " order by v.valid_from, v.recorded_at, v.version limit 1)",
             self.store_uid,
             slot.entry_uid,
             at,
             self.actor_id,
+            line and line.session_uid,
+            line and line.position,
         )
-        before = next((row for row in rows if row["is_before"]), None)
-        after = next((row for row in rows if not row["is_before"]), None)
-        return Around(
-            None if before is None else version_from(before),
-            None if after is None else version_from(after),
-            None if before is None else before["restated_at"],
-        )
+        held = [
+            Held(version_from(row), row["has_line"], row["has_later"], row["restated_at"])
+            for row in rows
+            if row["is_held"]
+        ]
+        held.sort(key=lambda each: each.version.in_order)
+        return Around(held, next((version_from(row) for row in rows if not row["is_held"]), None))
 
     async def version(self, slot: Entry, version: int) -> Version | None:
         row = await self._tx.fetchrow(
@@ -255,8 +272,10 @@ class Slots:
         await self._rows.save(entry, last.valid_from, slot.last_recorded_at, is_derived=is_derived, is_there=True)
         return entry
 
-    async def move_evidence(self, slot: Entry, *, source: int, target: int, since: datetime) -> None:
-        await move(self._tx, slot, self.store_uid, source=source, target=target, since=since)
+    async def move_evidence(
+        self, slot: Entry, *, source: int, target: int, since: datetime, after: Source | None
+    ) -> None:
+        await move(self._tx, slot, self.store_uid, source=source, target=target, since=since, after=after)
 
     async def support(self, slot: Entry, version: int, proofs: Sequence[Proof]) -> None:
         """Adds evidence; lines that a version rests on already add nothing."""

@@ -46,7 +46,7 @@ _RESTS_ON = (
     "version_evidence x join entry_versions w on w.store_uid = x.store_uid and w.actor_id = x.actor_id"
     " and w.entry_uid = x.entry_uid and w.version = x.version where x.store_uid = e.store_uid"
     " and x.actor_id = e.actor_id and x.entry_uid = e.entry_uid and w.valid_from >= e.valid_from"
-    " offset 0"
+    " and w.content is not distinct from e.content offset 0"
 )
 
 
