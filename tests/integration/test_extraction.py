@@ -77,6 +77,23 @@ async def test_an_extraction_and_a_pipeline_never_make_a_fact_twice(memstream: S
     assert await memstream.memories("ana") == before
 
 
+async def test_what_one_append_said_is_current_as_it_was_said_last_however_often_it_is_extracted(
+    memstream: System,
+) -> None:
+    await memstream.say("ana", "s1", "I live in Paris.", "I work at Contoso now.", "I moved to Lyon.")
+    first = {entry["path"]: entry["name"] for entry in await extract(memstream)}
+    versions = {path: await memstream.call("GET", f"/{name}/versions") for path, name in first.items()}
+    told = await memstream.memories("ana")
+
+    for _ in range(2):
+        await extract(memstream)
+
+        assert await memstream.memories("ana") == told
+        assert {path: await memstream.call("GET", f"/{name}/versions") for path, name in first.items()} == versions
+    assert any("Lyon" in content for content in told.values())
+    assert not any("Paris" in content for content in told.values())
+
+
 async def test_a_long_session_is_extracted_whole(memstream: System) -> None:
     likes = [f"I am allergic to thing{n}berries." for n in range(90)]
     for start in range(0, 90, 30):

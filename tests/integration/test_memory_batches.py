@@ -136,6 +136,114 @@ async def test_back_to_an_earlier_value_is_three_versions_in_any_order(
     ]
 
 
+def in_one_moment(*lines: str | None) -> list[Change]:
+    """Said of one slot by the lines of one session, all at once as an import brings them."""
+    session = uuid7()
+    return [
+        said("/city.md", line, evidence=[Evidence(session_uid=session, positions=[number + 1])])
+        for number, line in enumerate(lines)
+    ]
+
+
+async def contents(memory: Memory, path: str = "/city.md") -> list[str | None]:
+    """What every version says, in order."""
+    rows = await chassis_of(memory.app).database.fetch(
+        "select v.content from entry_versions v join entries e using (store_uid, entry_uid)"
+        " where e.path = $1 order by v.valid_from, v.recorded_at, v.version",
+        path,
+    )
+    return [row["content"] for row in rows]
+
+
+@pytest.mark.parametrize("together", [1, 2, 3])
+async def test_what_was_said_in_one_moment_and_is_told_again_is_never_current_again(
+    memory: Memory, distiller: Distiller, together: int
+) -> None:
+    told = in_one_moment("Lives in Paris", "Lives in Oslo", "Lives in Lyon")
+    await distiller.tell(*told)
+    [first] = await memory.entries("ana")
+
+    for _ in range(3):
+        for start in range(0, len(told), together):
+            outcomes = await distiller.tell(*told[start : start + together])
+
+            assert {outcome.outcome for outcome in outcomes} == {"confirmed"}
+            assert await memory.entries("ana") == [first]
+    assert await contents(memory) == ["Lives in Paris", "Lives in Oslo", "Lives in Lyon"]
+    assert (first["content"], [proof["positions"] for proof in first["evidence"]]) == ("Lives in Lyon", [[3]])
+
+
+async def test_what_comes_late_of_a_moment_is_history_also_in_other_words(memory: Memory, distiller: Distiller) -> None:
+    paris, lyon = in_one_moment("Lives in Paris", "Lives in Lyon")
+    await distiller.tell(lyon)
+
+    for statement in ("Lives in Paris", "Lives in Paris, France"):
+        [outcome] = await distiller.tell(paris.model_copy(update={"statement": statement}))
+
+        assert outcome.outcome == "history"
+        [entry] = await memory.entries("ana")
+        assert (entry["content"], [proof["positions"] for proof in entry["evidence"]]) == ("Lives in Lyon", [[2]])
+
+
+async def test_what_ended_in_the_moment_in_which_it_was_said_does_not_come_back(
+    memory: Memory, distiller: Distiller
+) -> None:
+    cat, no_cat = in_one_moment("Has a cat", None)
+    await distiller.tell(cat)
+    await distiller.tell(no_cat)
+
+    for statement in ("Has a cat", "Has a cat named Tom", "Has a cat named Tom"):
+        await distiller.tell(cat.model_copy(update={"statement": statement}))
+
+        assert await memory.entries("ana") == []
+    assert await contents(memory) == ["Has a cat", None, "Has a cat named Tom", None]
+
+
+async def test_what_one_line_says_in_turn_holds_as_it_ends(memory: Memory, distiller: Distiller) -> None:
+    [paris] = in_one_moment("Lives in Paris")
+    there_and_back = [paris, paris.model_copy(update={"statement": "Lives in Lyon"}), paris]
+
+    for _ in range(3):
+        await distiller.tell(*there_and_back)
+
+        assert await contents(memory) == ["Lives in Paris", "Lives in Lyon", "Lives in Paris"]
+    assert [entry["content"] for entry in await memory.entries("ana")] == ["Lives in Paris"]
+
+
+async def test_of_one_moment_of_two_sessions_each_is_told_once(memory: Memory, distiller: Distiller) -> None:
+    told = [*in_one_moment("Lives in Paris", "Lives in Oslo"), *in_one_moment("Lives in Rome", "Lives in Lyon")]
+    await distiller.tell(*told)
+
+    for change in [*told, *told[::-1]]:
+        [outcome] = await distiller.tell(change)
+
+        assert outcome.outcome == "confirmed"
+    assert await contents(memory) == ["Lives in Paris", "Lives in Oslo", "Lives in Rome", "Lives in Lyon"]
+
+
+async def test_what_rests_on_no_line_is_in_the_order_in_which_it_is_told(memory: Memory, distiller: Distiller) -> None:
+    told = [each.model_copy(update={"evidence": []}) for each in in_one_moment("Lives in Paris", "Lives in Lyon")]
+
+    await distiller.tell(*told)
+    await distiller.tell(told[1])
+
+    assert await contents(memory) == ["Lives in Paris", "Lives in Lyon"]
+
+
+async def test_what_came_between_what_was_said_and_a_moment_that_says_it_again_leaves_the_moment_as_it_is(
+    memory: Memory, distiller: Distiller
+) -> None:
+    paris, lyon = in_one_moment("Lives in Paris", "Lives in Lyon")
+    await distiller.tell(said("/city.md", "Lives in Paris", "2025-01-01"))
+    await distiller.tell(paris, lyon)
+
+    await distiller.tell(said("/city.md", "Lives in Rome", "2025-06-01"))
+
+    assert await contents(memory) == ["Lives in Paris", "Lives in Rome", "Lives in Lyon"]
+    [entry] = await memory.entries("ana")
+    assert (entry["content"], entry["valid_from"]) == ("Lives in Lyon", "2026-01-01T00:00:00Z")
+
+
 async def test_a_retired_fact_is_seen_by_nobody_and_can_come_back(memory: Memory, distiller: Distiller) -> None:
     await distiller.tell(said("/pets/cat.md", "Has a cat", "2026-01-01", kind="item"))
 

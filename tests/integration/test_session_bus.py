@@ -114,6 +114,21 @@ async def test_a_transcript_has_the_readable_lines_only(service: SessionService,
     assert [line.position for line in (await read(service, session, after=4)).lines] == [5, 6]
 
 
+async def test_what_a_clock_that_runs_ahead_dates_was_said_when_it_was_appended(
+    service: SessionService, store: str
+) -> None:
+    session = await service.session(store)
+    item = {"data": message("hello"), "occurred_at": "2999-05-01T09:30:00+09:00"}
+    await service.client.post(
+        f"/api/2.0/agents/session-stores{session}/items:append", content=json.dumps({"items": [item]}).encode()
+    )
+
+    [line] = (await read(service, session)).lines
+
+    assert line.said_at == line.appended_at
+    assert line.said_at.utcoffset() == timedelta(hours=9), "still in the speaker's zone"
+
+
 async def test_a_transcript_is_complete_up_to_where_it_says(service: SessionService, store: str) -> None:
     session = await service.session(store)
     for n in range(10):

@@ -113,7 +113,7 @@ class Batches:
         now: datetime,
         told: dict[UUID, set[Source | None]],
     ) -> AppliedChange:
-        """`told`: the slots that the batch has changed or confirmed so far, and by which lines it told something new."""
+        """`told`: of which slots the batch has told so far, and by which lines something new."""
         problem = change_problem(change, self._max_path_bytes)
         if problem is not None:
             return AppliedChange(outcome="refused", entry_id=change.entry_id, reason=problem)
