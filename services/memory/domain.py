@@ -96,8 +96,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """The neighbours of a moment in a slot's history. `held`, in order: what held as it came, and all that is valid from
-    it; so all that can rest on what was said then."""
+    """The neighbours of a moment in a slot's history.
+
+    `held`, in order: what held as it came, and what is valid from it. Nothing else rests on what was said then.
+    """
 
     held: Sequence[Held] = ()
     after: Version | None = None

@@ -109,8 +109,7 @@ CITY = "/home/city.md"
 
 
 async def said_and_extracted(memstream: System, text: str, **wanted: Any) -> httpx.Response:
-    """What is said is later than whatever else is written meanwhile."""
-    await memstream.say("ana", "s1", text, occurred_at="2999-01-01T00:00:00Z")
+    await memstream.say("ana", "s1", text)
     return await memstream.client.post(f"{BASE}{EXTRACT}", json={"memory_store": "facts"} | wanted)
 
 
@@ -154,8 +153,11 @@ async def test_who_writes_a_slot_meanwhile_has_it_asked_again_or_told(
         assert running.metric("distiller", "memstream_changes_total", outcome="conflict") == times
         last = await running.memories("ana")
         if code == 200:
-            assert [entry["content"] for entry in answer.json()["entries"]] == ["Lyon since May"]
-            assert last == {CITY: "Lyon since May"}
+            [entry] = answer.json()["entries"]
+            told = await running.call("GET", f"/{entry['name']}/versions")
+            agents = [f"Said by an agent, {number}" for number in (3, 2, 1)]
+            assert (entry["content"], last) == ("Lyon since May", {CITY: agents[0]}), "which was written later"
+            assert [each["content"] for each in told["versions"]] == [*agents, "Lyon since May", "Paris it is"]
         else:
             assert (answer.json()["error_code"], last) == ("ABORTED", {CITY: "Said by an agent, 4"})
             assert "Not all was written (conflict: " in answer.json()["message"]

@@ -11,6 +11,7 @@ from libs.chassis.housekeeping import run_pass
 from libs.contracts.events import (
     DistillerActorErased,
     EntryVersion,
+    Evidence,
     MemoryActorErased,
     Rewrite,
     SessionActorErased,
@@ -347,6 +348,20 @@ async def test_a_restored_fact_is_erased_with_what_it_rests_on(memory: Memory) -
     assert await contents(memory) == ["by an agent"]
     told = await memory.ok("GET", f"{url}/versions")
     assert [version["content"] for version in told["versions"]] == ["by an agent"]
+
+
+async def test_what_is_said_again_after_what_came_late_of_its_moment_is_erased_whole(memory: Memory) -> None:
+    distiller = await Distiller.of(memory)
+    session = uuid7()
+    for position, statement in ((3, "Lives in Reykjavik"), (2, "Lives in Oslo"), (1, "Lived in Reykjavik before")):
+        line = [Evidence(session_uid=session, positions=[position])]
+        await distiller.tell(said("/home.md", statement, evidence=line))
+    assert await contents(memory) == ["Lives in Reykjavik"]
+
+    await memory.handlers.on_session_actor_erased(source_erased(distiller))
+
+    assert await memory.entries("ana") == []
+    await no_trace_is_left(memory)
 
 
 async def test_a_repeated_erasure_answers_its_receipt_and_spares_what_came_since(memory: Memory) -> None:

@@ -61,6 +61,21 @@ async def test_entries_give_way_to_one_that_rests_on_all_their_lines(memory: Mem
     assert await memory.paths("ana", "brew") == []
 
 
+async def test_what_an_entry_gives_way_to_rests_on_no_line_that_said_something_else_in_the_same_moment(
+    memory: Memory, distiller: Distiller
+) -> None:
+    session = uuid7()
+    told = [tea(session, 1), tea(session, 2, TEA, "Drinks green tea"), tea(session, 3, BREW, "Likes a brew of tea")]
+    await distiller.tell(*told)
+
+    await merge(memory, distiller, TEA, BREW, statement="Likes to drink green tea")
+
+    [entry] = await memory.entries("ana")
+    assert sorted(proof["positions"] for proof in entry["evidence"]) == [[2], [3]]
+    await distiller.tell(*told)
+    assert await memory.entries("ana") == [entry]
+
+
 async def test_nothing_is_rewritten_when_one_entry_has_changed_meanwhile(memory: Memory, distiller: Distiller) -> None:
     session = uuid7()
     await distiller.tell(tea(session, 1), tea(session, 2, BREW, "Likes a brew of tea"))

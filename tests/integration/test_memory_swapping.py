@@ -86,6 +86,21 @@ async def test_a_swap_that_is_repeated_writes_nothing_more(memory: Memory, repla
     assert await statements(memory) == {TEA: "Drinks coffee"}
 
 
+async def test_what_is_swapped_rests_on_no_line_that_said_something_else_in_the_same_moment(
+    memory: Memory, replays: Replays, live: Distiller
+) -> None:
+    told = [tea(1), tea(2, TEA, "Drinks coffee")]
+    shadow = await shadowed(replays, live)
+    await shadow.tell(*told, lines=[1, 2])
+
+    assert await swap(replays, live, shadow) == "swapped"
+
+    for again in ([], *([each] for each in told)):
+        await live.tell(*again)
+        [entry] = await memory.entries("ana")
+        assert (entry["content"], [proof["positions"] for proof in entry["evidence"]]) == ("Drinks coffee", [[2]])
+
+
 async def test_an_erasure_that_is_heard_of_late_spares_what_was_told_after_it_also_when_that_was_swapped(
     memory: Memory, replays: Replays, live: Distiller
 ) -> None:
