@@ -107,7 +107,10 @@ class Verifier:
         try:
             key = self._keys.get(str(jwt.get_unverified_header(token).get("kid")))
             if key is None:
-                raise Unauthenticated("The token is signed by a key that is not trusted here, or names none ('kid').")
+                raise Unauthenticated(
+                    "The token is signed by a key that is not trusted here, or names none ('kid'); a new key is trusted"
+                    f" within {RELOAD_INTERVAL_S} s."
+                )
             claims = jwt.decode(
                 token,
                 key,

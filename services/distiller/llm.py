@@ -84,21 +84,31 @@ def shaped(text: str, shape: type[ShapeT]) -> ShapeT:
     try:
         return shape.model_validate_json(_bare(text))
     except ValidationError as error:
-        kind = "not JSON" if error.errors()[0]["type"] == "json_invalid" else "wrong shape"
-        raise LaneFailure(f"{kind}: {error.error_count()} errors") from None
+        raise _Useless(*_fault(error, shape)) from None
+
+
+class _Useless(LaneFailure):
+    """An answer that is not what was asked for, and the outcome as which its call is booked."""
+
+    def __init__(self, outcome: str, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+
+
+def _fault(error: ValidationError, shape: type[BaseModel]) -> tuple[str, str]:
+    """The outcome of an answer, and what is wrong with it first: never a word of it, which may be the user's."""
+    first, *others = error.errors(include_input=False, include_url=False)
+    if first["type"] == "json_invalid":
+        return "not_json", f"not JSON: {first['ctx']['error']}"
+    ours = json.dumps(shape.model_json_schema())
+    where = ".".join(str(part) if f'"{part}"' in ours or isinstance(part, int) else "…" for part in first["loc"])
+    more = f", and {len(others)} more" if others else ""
+    return "wrong_shape", f"wrong shape: {where or 'the whole'}: {first['type']}{more}"
 
 
 def _bare(text: str) -> str:
     fenced = FENCE.match(text)
     return fenced.group(1) if fenced else text
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(_bare(text))
-    except ValueError:
-        return False
-    return True
 
 
 class Extractive:
@@ -141,6 +151,7 @@ class ChatCompletions:
         )
         self._form = 0
         self.breaker = Breaker()
+        self._why = ""
 
     async def ask(self, lines: Sequence[AskedLine], known: Sequence[KnownEntry], instructions: str | None) -> Reply:
         fresh = sum(not line.context for line in lines)
@@ -149,7 +160,7 @@ class ChatCompletions:
     async def complete(self, messages: list[dict[str, str]], shape: type[BaseModel], parts: int) -> Reply:
         """The answer to a question of so many parts; `Truncated` names them, since fewer would fit."""
         if wait_s := self.breaker.wait_s():
-            raise ProviderFailure("the model's endpoint is failing", self.provider, wait_s)
+            raise ProviderFailure(self._why, self.provider, wait_s)
         refused: list[Spent] = []
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -173,8 +184,12 @@ class ChatCompletions:
         if not is_storable(read.content):
             unstorable = LaneFailure("not JSON: NUL or half of a surrogate pair")
             raise self._failed(unstorable, "not_json", refused, read.tokens)
-        if not _is_json(read.content):
-            self._form = max(self._form, 1)  # it did not heed the schema, so the next question says it in words
+        try:
+            shaped(read.content, shape)
+        except _Useless as useless:
+            if useless.outcome == "not_json":
+                self._form = max(self._form, 1)  # it did not heed the schema, so the next question says it in words
+            raise self._failed(useless, useless.outcome, refused, read.tokens) from None
         return Reply(read.content, [*refused, Spent(self.name, "answered", *read.tokens)], self.breaker.passed())
 
     async def close(self) -> None:
@@ -217,6 +232,9 @@ class ChatCompletions:
         """Books the failure; any answer that is not the provider's own failure shows that it is there again."""
         recovered = False
         if isinstance(cause, ProviderFailure):
+            self._why = str(cause)
+            if not self.breaker.is_open:
+                log.warning("model_endpoint_fails", model=self.name, reason=self._why)
             self.breaker.failed(cause.retry_after_s)
         elif outcome != "deadline":
             recovered = self.breaker.passed()

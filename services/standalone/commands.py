@@ -88,7 +88,7 @@ def issue(
 
 @keys.command("add")
 def add(ctx: typer.Context, data_dir: DataDir = DEFAULT_DATA_DIR, key_dir: KeyDir = None) -> None:
-    """Make a key; it signs from now on, and the older ones stay trusted until they are retired."""
+    """Make a key; it signs from now on, and services trust it within a minute. Older ones stay until retired."""
     from libs.chassis.keys import add_key
 
     directory = key_dir or data_dir / "keys"
@@ -98,7 +98,7 @@ def add(ctx: typer.Context, data_dir: DataDir = DEFAULT_DATA_DIR, key_dir: KeyDi
         raise _unusable(directory, refused) from None
     out = console(ctx)
     out.show({"kid": kid}, kid)
-    out.note(f"made in {directory.absolute()}")
+    out.note(f"made in {directory.absolute()}; services look for keys every minute, and refuse its tokens until then")
 
 
 @keys.command("list")

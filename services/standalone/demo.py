@@ -124,7 +124,7 @@ def _until_distilled(pipeline: Pipeline, actor: str) -> float:
             break
         is_noticed = is_noticed or not is_settled
         time.sleep(POLL_S)
-    parked = wait_until_distilled(pipeline, DISTIL_DEADLINE_S, lambda _: None)
+    parked = wait_until_distilled(pipeline, DISTIL_DEADLINE_S, lambda *_: None)
     if parked:
         reasons = {lane.reason for lane in pipeline.lanes(state="parked")}
         raise MemstreamError(f"the model's answer could not be used: {', '.join(filter(None, reasons))}")

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from libs.chassis.parked import PARK
 from libs.contracts.ids import uuid7
 from memstream.cli import app
+from memstream.commands import progress
 from services.standalone.embedded import EmbeddedPostgres
 from tests.support.cli import MEMSTREAM, Cli
 from tests.support.servers import server_directory
@@ -296,6 +297,8 @@ def a_pipeline_distils_what_was_said(cli: Cli, directory: Path) -> None:
     assert re.fullmatch(rf"Run {whole}/runs/\d+: SUCCEEDED\n", run.stdout), run.output
     assert run.stderr.startswith("waiting for run ")
     listed = cli.json(*pipeline, "runs", "list", known)
+    assert cli.json(*pipeline, "runs", known) == listed
+    assert "did you mean get" in cli.refused(*pipeline, "runs", "gte", known)
     assert listed == cli.rest(f"{whole}/runs", page_size=50)
     (ended,) = listed["pipeline_runs"]
     assert cli.json(*pipeline, "runs", "get", ended["name"]) == ended
@@ -311,6 +314,7 @@ def a_pipeline_distils_what_was_said(cli: Cli, directory: Path) -> None:
     assert cli.text(*pipeline, "redrive", known).startswith("Redrove 0 lanes\n")
     days = ("--from", "2026-01-01", "--to", "2100-01-01")
     assert cli.json(*pipeline, "usage", known, *days) == cli.rest(f"{whole}/usage")
+    assert "the built-in model costs nothing" in cli.run(*pipeline, "usage", known).stderr
     assert cli.refused(*pipeline, "usage", known, "--from", "soon", status=2)
 
     assert cli.refused(*pipeline, "pause", known).startswith(f"error: pipeline {known} is paused already")
@@ -323,12 +327,22 @@ def a_pipeline_distils_what_was_said(cli: Cli, directory: Path) -> None:
     cli.json(*pipeline, "pause", known)
     assert cli.text(*pipeline, "resume", known) == f"Resumed {whole}: CONTINUOUS\n"
     assert cli.refused(*pipeline, "update", known).startswith("error: there is nothing to update")
+    steered = {"quiet_period_s": 1.5, "max_wait_s": 9, "daily_token_budget": 700}
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in steered.items()]
+    assert steered.items() <= cli.json(*pipeline, "update", known, *options)["dreamer_policy"].items()
+    cleared = cli.json(*pipeline, "update", known, *(f"--clear={name}" for name in steered))["dreamer_policy"]
+    assert (cleared["quiet_period_s"], cleared["max_wait_s"]) == (2, 15)
+    assert "daily_token_budget" not in cleared
+    assert "both given and cleared" in cli.refused(
+        *pipeline, "update", known, "--max-wait-s=9", "--clear=max_wait_s", status=2
+    )
     assert "nothing was done" in cli.refused(*pipeline, "replay", known, input="")
     replayed = cli.text(*pipeline, "replay", known, "--actor-id", "ines", "--yes", "--wait")
     replay = re.fullmatch(rf"Replay ({whole}/replays/\S+): SUCCEEDED\n", replayed)
     assert replay, replayed
     assert cli.json(*pipeline, "replays", "get", replay[1]) == cli.rest(replay[1])
-    assert cli.json(*pipeline, "replays", "list", known) == cli.rest(f"{whole}/replays")
+    for command in (("replays", "list"), ("replays",)):
+        assert cli.json(*pipeline, *command, known) == cli.rest(f"{whole}/replays")
     assert re.search(rf"{replay[1]} +SUCCEEDED +1 of 1 ", cli.text(*pipeline, "replays", "list", known))
     assert cli.json(*pipeline, "replays", "cancel", replay[1]) == {"canceled": replay[1]}
     assert cli.refused(*pipeline, "replays", "get", "latest", status=2)
@@ -516,7 +530,7 @@ def test_every_command_does_what_it_says(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_wait_that_is_over_says_where_the_run_or_the_replay_stands() -> None:
+def test_a_wait_says_where_the_run_or_the_replay_stands_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
     away = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "key", "MODEL": "away"}
     pipeline, brief = ("memory", "pipeline"), ("--wait", "--wait-timeout", "1")
     with server_directory() as directory:
@@ -537,19 +551,33 @@ def test_a_wait_that_is_over_says_where_the_run_or_the_replay_stands() -> None:
                 asyncio.run(until(lambda: cli.json(*pipeline, *lanes)["lanes"], deadline_s=60))
 
             waits()
-            redriven = [cli.json(*pipeline, "redrive", known, "--actor-id", actor) for actor in ("ines", "nobody")]
+            redriven = cli.json(*pipeline, "redrive", known, "--actor-id", "ines")
+            unknown = cli.refused(*pipeline, "redrive", known, "--actor-id", "nobody")
             waits()
+            monkeypatch.setattr(progress, "STAND_INTERVAL_S", 0.1)
+            doctor = cli.run("doctor", "--session-store", "chats", "--memory-store", "facts")
+            file = directory / "talk.jsonl"
+            file.write_text(json.dumps({"actor_id": "ines", "session_id": "s", "item": json.loads(said)}) + "\n")
             run = cli.run(*pipeline, "run", known, *brief)
+            imported = cli.run("import", str(file), "--session-store", "chats", "--memory-store", "facts", *brief)
             replay = cli.run(*pipeline, "replay", known, "--yes", *brief)
         finally:
             process.stop()
 
-    assert redriven == [{"redriven": 1}, {"redriven": 0}]
-    _, told, more = run.stderr.splitlines()
+    assert redriven == {"redriven": 1, "over_budget": False}
+    assert unknown.startswith("error[NOT_FOUND]: ")
+    reason = "the model's endpoint cannot be reached"
+    assert f"away (the server's default) does not answer: {reason}; actors that wait for it: 1" in doctor.stdout
+    assert f"distilling: 0 of 1 turns ({reason})\n" in imported.stderr
+    _, *stands, told, more = run.stderr.splitlines()
+    assert stands
+    assert all(re.fullmatch(rf"waiting for run \S+: actors: 1 waiting_provider \({reason}\)", line) for line in stands)
     state = r"(PENDING|RUNNING) after 1 s and goes on by itself"
     assert re.fullmatch(rf"error: \S+/runs/1 is {state}: actors: 1 waiting_provider \(.+\)", told), told
     assert more == f"  help: `memstream memory pipeline lanes {known}` tells of each actor"
-    _, told, more = replay.stderr.splitlines()
+    _, *stands, told, more = replay.stderr.splitlines()
+    assert stands
+    assert all(re.fullmatch(r"waiting for replay \S+: 0 of [01] actors swapped, 0 failed", line) for line in stands)
     # A replay that is PENDING may know of nobody yet.
     assert re.fullmatch(rf"error: \S+/replays/\S+ is {state}: 0 of [01] actors swapped, 0 failed", told), told
     assert more.startswith("  help: `memstream memory pipeline replays get memory-pipelines/")

@@ -48,9 +48,9 @@ def test_a_change_of_mind_replaces_the_old_value(client: AgentKitClient, name: s
     first, second = (sessions.add(actor_id="ines") for _ in range(2))
 
     first.append_items([said("I live in Hamburg.", "2026-01-01T10:00:00+01:00")])
-    wait_until_distilled(pipeline, DEADLINE_S, lambda _: None)
+    wait_until_distilled(pipeline, DEADLINE_S, lambda *_: None)
     second.append_items([said("I live in Lisbon now.", "2026-02-01T10:00:00Z")])
-    wait_until_distilled(pipeline, DEADLINE_S, lambda _: None)
+    wait_until_distilled(pipeline, DEADLINE_S, lambda *_: None)
 
     (home,) = memories.list(actor_id="ines", path_prefix="/home/")
     assert (home.content, home.version) == ("I live in Lisbon now.", 2)
@@ -61,9 +61,9 @@ def test_the_order_of_import_changes_nothing(client: AgentKitClient, name: str) 
     newer, older = (sessions.add(actor_id="ines") for _ in range(2))
 
     newer.append_items([said("I live in Lisbon now.", "2026-02-01T10:00:00Z")])
-    wait_until_distilled(pipeline, DEADLINE_S, lambda _: None)
+    wait_until_distilled(pipeline, DEADLINE_S, lambda *_: None)
     older.append_items([said("I live in Hamburg.", "2026-01-01T10:00:00+01:00")])
-    wait_until_distilled(pipeline, DEADLINE_S, lambda _: None)
+    wait_until_distilled(pipeline, DEADLINE_S, lambda *_: None)
 
     (home,) = memories.list(actor_id="ines", path_prefix="/home/")
     assert home.content == "I live in Lisbon now."
@@ -74,7 +74,7 @@ def test_one_actor_never_sees_anothers_memories(client: AgentKitClient, name: st
 
     sessions.add(actor_id="ines").append_items([said("I have a dog named Biscuit.")])
     sessions.add(actor_id="orla").append_items([said("I play the cello.")])
-    wait_until_distilled(pipeline, DEADLINE_S, lambda _: None)
+    wait_until_distilled(pipeline, DEADLINE_S, lambda *_: None)
 
     assert [hit.memory.content for hit in memories.search(actor_id="orla", query="dog cello Biscuit")] == [
         "I play the cello."
@@ -86,7 +86,7 @@ def test_a_manual_pipeline_distils_when_it_is_run(client: AgentKitClient, name: 
     sessions.add(actor_id="ines").append_items([said("I'm allergic to peanuts.")])
 
     assert list(memories.list(actor_id="ines")) == []
-    wait_until_distilled(pipeline, DEADLINE_S, lambda _: None)
+    wait_until_distilled(pipeline, DEADLINE_S, lambda *_: None)
 
     assert [memory.path for memory in memories.list(actor_id="ines")] == ["/allergies/peanuts.md"]
 

@@ -128,8 +128,8 @@ async def test_a_slot_that_was_not_offered_is_retired_and_told_again(memstream: 
 @pytest.mark.parametrize(
     ("behaviour", "reason", "outcome"),
     [
-        (scripted.prose, "not JSON", "answered"),
-        (scripted.wrong_shape, "wrong shape", "answered"),
+        (scripted.prose, "not JSON: expected ident at line 1 column 2", "not_json"),
+        (scripted.wrong_shape, "wrong shape: changes: missing, and 1 more", "wrong_shape"),
         (scripted.foreign_evidence, "foreign evidence", "answered"),
         (scripted.refused, "refused", "refused"),
         (scripted.hang, "deadline", "deadline"),
@@ -179,6 +179,7 @@ async def test_a_failing_provider_costs_no_attempt_and_is_not_asked_by_every_lan
     await until(partial(are_waiting, 3))
     lanes = (await memstream.call("GET", f"/{pipeline}/lanes"))["lanes"]
     assert {lane["attempts"] for lane in lanes} == {0}
+    assert {lane["reason"] for lane in lanes} == {f"the model's endpoint answered {code}"}
     assert model.calls <= 3, "calls that were under way when the breaker opened, and none after"
     assert memstream.metric("distiller", "memstream_model_breaker_open", model="scripted") == 1
 
@@ -186,6 +187,10 @@ async def test_a_failing_provider_costs_no_attempt_and_is_not_asked_by_every_lan
     for number in range(20):
         await memstream.say(f"late-{number}", f"s-late-{number}", "Tea is what I drink")
     await until(partial(are_waiting, 23))
+    await memstream.call("POST", f"/{pipeline}/lanes:redrive")
+    await until(partial(are_waiting, 23))
+    lanes = (await memstream.call("GET", f"/{pipeline}/lanes", params={"page_size": 100}))["lanes"]
+    assert {lane["reason"] for lane in lanes} == {f"the model's endpoint answered {code}"}
     assert model.calls == calls
 
 
@@ -421,6 +426,10 @@ async def test_a_spent_daily_budget_makes_work_wait_not_vanish(memstream: System
     await until(waits)
     assert (await lane(memstream, pipeline))["attempts"] == 0
     assert model.calls == 1
+    redrive = f"/{pipeline}/lanes:redrive"
+    assert await memstream.call("POST", redrive) == {"redriven": 1, "over_budget": True}
+    refused = await memstream.client.post(f"{BASE}{redrive}", json={"actor_id": "nobody"})
+    assert (refused.status_code, refused.json()["error_code"]) == (404, "NOT_FOUND")
     await memstream.call(
         "PATCH", f"/{pipeline}?update_mask=dreamer_policy.daily_token_budget", json={"dreamer_policy": {}}
     )

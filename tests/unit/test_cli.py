@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from memstream.cli import app
 from memstream.commands.binding import bound, unbound
 from memstream.commands.sessions import ITEMS
+from memstream.errors import ADMINS_HINT, TOKEN_HINT
 
 
 def run(*arguments: str, input: str | None = None) -> Result:
@@ -219,6 +220,17 @@ def test_a_service_principals_token_may_be_an_admins(data: Sequence[str]) -> Non
     assert (said["principal_type"], said["workspace_id"], said["admin"]) == ("SERVICE_PRINCIPAL", 1, True)
 
 
+@pytest.mark.parametrize("hint", [TOKEN_HINT, ADMINS_HINT])
+def test_the_command_that_a_hint_names_makes_a_token(data: Sequence[str], hint: str) -> None:
+    run("keys", "add", *data)
+    named = re.search("`memstream (.+)`", hint)
+    assert named
+
+    result = run(*named[1].split(), *data)
+
+    assert ("admin" in claims(result.stdout.strip())) is (hint == ADMINS_HINT)
+
+
 def test_without_a_key_it_says_how_to_make_one(data: Sequence[str]) -> None:
     result = run("tokens", "issue", "--user", "ines", *data)
 
@@ -229,7 +241,7 @@ def test_without_a_key_it_says_how_to_make_one(data: Sequence[str]) -> None:
 
 def test_keys_are_rotated(data: Sequence[str]) -> None:
     added = run("keys", "add", *data)
-    assert re.fullmatch(r"made in /.*/keys\n", added.stderr)
+    assert re.fullmatch(r"made in /.*/keys; services look for keys every minute.*\n", added.stderr)
     first = added.stdout.strip()
     second = run("keys", "add", *data).stdout.strip()
 

@@ -6,7 +6,7 @@ import pytest
 
 from memstream.diagnosis import FAILED, OK, WARNING, Doctor
 
-PIPELINE = {"name": "memory-pipelines/p", "dreamer_policy": {"trigger": "CONTINUOUS"}}
+PIPELINE = {"name": "memory-pipelines/p", "dreamer_policy": {"trigger": "CONTINUOUS"}, "effective_model": "small"}
 
 
 class Lanes:
@@ -23,17 +23,20 @@ class Lanes:
 
 
 @pytest.mark.parametrize(
-    ("lanes", "state", "word"),
+    ("lanes", "state", "detail"),
     [
-        ({"due": [{"attempts": 0}]}, OK, "default"),
-        ({"due": [{"attempts": 0}, {"attempts": 2, "reason": "not JSON: 1 errors"}]}, WARNING, "not JSON"),
-        ({"waiting_provider": [{"attempts": 0}]}, FAILED, "does not answer"),
+        ({"due": [{}]}, OK, "small (the server's default)"),
+        ({"due": [{}, {"reason": "not JSON"}]}, WARNING, "small (the server's default) is asked again, since not JSON"),
+        (
+            {"waiting_provider": [{"reason": "it answered 401"}]},
+            FAILED,
+            "small (the server's default) does not answer: it answered 401; actors that wait for it: 1",
+        ),
     ],
 )
-def test_a_model_that_fails_is_told(lanes: dict[str, list[dict[str, Any]]], state: str, word: str) -> None:
+def test_a_model_that_fails_is_told(lanes: dict[str, list[dict[str, Any]]], state: str, detail: str) -> None:
     doctor = Doctor(Lanes(lanes), None, "chats", "facts")  # type: ignore[arg-type]
 
     finding = doctor._model(PIPELINE)
 
-    assert finding.state == state
-    assert word in finding.detail
+    assert (finding.state, finding.detail) == (state, detail)

@@ -471,7 +471,7 @@ async def test_the_environment_says_where_and_who_when_nobody_else_does(
 async def test_a_client_that_could_never_ask_is_not_made(
     kind: str, named: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("MEMSTREAM_TOKEN", raising=False)
+    monkeypatch.setenv("MEMSTREAM_TOKEN", "somebody else's")
 
     with pytest.raises(MemstreamError) as raised:
         face(kind, **named)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from memstream.errors import MemstreamError
+from memstream.errors import TOKEN_HINT, MemstreamError
+
+T = TypeVar("T")
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 
@@ -34,10 +36,17 @@ def server_url(base_url: str | None, config: WorkspaceConfig | None) -> str:
 def token_of_environment() -> str:
     known = os.environ.get("MEMSTREAM_TOKEN")
     if not known:
-        raise MemstreamError(
-            "there is no token", hint="pass token= (--token) or set MEMSTREAM_TOKEN; `memstream tokens issue` makes one"
-        )
+        raise MemstreamError("there is no token", hint=TOKEN_HINT)
     return known
+
+
+def chosen(token: T | None) -> T | str:
+    """The environment's where none was given. An empty one is refused: the environment's may be another caller's."""
+    if token is None:
+        return token_of_environment()
+    if not token:
+        raise MemstreamError("the token is empty", hint=TOKEN_HINT)
+    return token
 
 
 def bearer(token: str) -> dict[str, str]:

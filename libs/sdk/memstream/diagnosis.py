@@ -13,7 +13,8 @@ from typing import Any
 
 import httpx
 
-from memstream.errors import MemstreamError, NotFound, PermissionDenied
+from memstream.distilling import why
+from memstream.errors import ISSUE, MemstreamError, NotFound, PermissionDenied
 from memstream.transport import BASE, Transport
 from memstream.values import PAGE_MAX, bare, segment
 
@@ -95,7 +96,7 @@ class Doctor:
             parts.append(f"good for {_duration(left_s)}")
         detail = ", ".join(parts)
         if left_s is not None and left_s < SHORT_S:
-            return Finding("token", WARNING, detail, "`memstream tokens issue --ttl 8h` makes another")
+            return Finding("token", WARNING, detail, f"`{ISSUE} --ttl 8h` makes another")
         return Finding("token", OK, detail)
 
     def _store(self, noun: str, name: str | None) -> Finding:
@@ -149,7 +150,7 @@ class Doctor:
                 else "a grant gives its creator that right again"
             )
             return Finding("pipeline", FAILED, f"{found['name']}: {found['error']}", hint)
-        parked = self._lanes(found, "parked")
+        parked = len(self._lanes(found, "parked"))
         if parked:
             hint = f"`memstream memory pipeline lanes {name} --state parked` gives the reasons"
             return Finding("pipeline", FAILED, f"{found['name']}: actors that are parked: {parked}", hint)
@@ -159,33 +160,36 @@ class Doctor:
         return Finding("pipeline", OK, f"{found['name']}: {trigger}")
 
     def _model(self, found: dict[str, Any]) -> Finding:
-        model = found["dreamer_policy"].get("model") or "the server's default"
+        default = f"{found['effective_model']} (the server's default)" if "effective_model" in found else "the default"
+        model = found["dreamer_policy"].get("model") or default
+        name = found["name"].rpartition("/")[2]
         waiting = self._lanes(found, "waiting_provider")
         if waiting:
-            detail = f"{model} does not answer: actors that wait for it: {waiting}"
-            return Finding("model", FAILED, detail, "see the distiller's log; it goes on by itself when it answers")
+            reasons = why(lane.get("reason") for lane in waiting)
+            detail = f"{model} does not answer: {reasons}; actors that wait for it: {len(waiting)}"
+            hint = "it goes on by itself when it answers; `model_endpoint_fails` in the distiller's log says since when"
+            return Finding("model", FAILED, detail, hint)
         retried = self._retried(found)
         if retried is not None:
-            name = found["name"].rpartition("/")[2]
-            detail = f"{model} is asked again, since {retried.get('reason') or 'it failed'}"
+            detail = f"{model} is asked again, since {retried['reason']}"
             return Finding("model", WARNING, detail, f"`memstream memory pipeline lanes {name}` tells of each actor")
         return Finding("model", OK, model)
 
     def _retried(self, found: dict[str, Any]) -> dict[str, Any] | None:
-        """A lane of the first page that has failed and will be tried again; none for whoever may not see them."""
+        """A lane of the first page that came to nothing and will be tried again; none for whoever may not see them."""
         try:
             page = self._rest.get(f"{BASE}/{found['name']}/lanes", params={"state": "due", "page_size": PAGE_MAX})
         except PermissionDenied:
             return None
-        return next((lane for lane in page.get("lanes", ()) if lane["attempts"]), None)
+        return next((lane for lane in page.get("lanes", ()) if lane.get("reason")), None)
 
-    def _lanes(self, found: dict[str, Any], state: str) -> int:
-        """How many lanes are in that state, 0 for whoever may not see them."""
+    def _lanes(self, found: dict[str, Any], state: str) -> list[dict[str, Any]]:
+        """The lanes in that state, none for whoever may not see them."""
         lanes = self._rest.pages(f"{BASE}/{found['name']}/lanes", "lanes", page_size=PAGE_MAX, params={"state": state})
         try:
-            return sum(1 for _ in lanes)
+            return list(lanes)
         except PermissionDenied:
-            return 0
+            return []
 
     def _found(self, check: str, look: Callable[[], Finding]) -> Finding:
         try:

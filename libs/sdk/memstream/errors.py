@@ -106,12 +106,15 @@ BY_STATUS: dict[int, type[MemstreamError]] = {
     429: ResourceExhausted,
     503: Unavailable,
 }
+# The commands of hints work as they stand, also the name in them.
+ISSUE = "memstream tokens issue --user you@example.com"
+TOKEN_HINT = f"pass token= (--token) or set MEMSTREAM_TOKEN; beside the server's keys `{ISSUE}` makes one"
 HINTS: dict[type[MemstreamError], str] = {
-    Unauthenticated: "pass --token or set MEMSTREAM_TOKEN; `memstream tokens issue` makes one",
+    Unauthenticated: TOKEN_HINT,
     PermissionDenied: "the store's creator or an admin can grant READ or WRITE",
 }
 ADMINS = re.compile(r"\badmin may ")
-ADMINS_HINT = "`memstream tokens issue --admin` makes an admin's token"
+ADMINS_HINT = f"beside the server's keys `{ISSUE} --admin` makes an admin's token"
 
 
 def error_of(status: int, body: Any) -> MemstreamError:

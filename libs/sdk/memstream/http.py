@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from memstream.credentials import WorkspaceConfig, bearer, token_of_environment
+from memstream.credentials import WorkspaceConfig, bearer, chosen
 
 Token = str | Callable[[], str]
 Headers = Callable[[], Mapping[str, str]]
@@ -19,5 +19,5 @@ def authorization(config: WorkspaceConfig | None, token: Token | None) -> Header
     """The headers that say who asks, anew for each request."""
     if token is None and config is not None:
         return config.authenticate
-    known: Token = token or token_of_environment()
+    known: Token = chosen(token)
     return lambda: bearer(known() if callable(known) else known)

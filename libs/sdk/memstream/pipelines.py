@@ -128,7 +128,10 @@ class Pipeline(Bound):
             yield snapshot(Lane, raw)
 
     def redrive(self, actor_id: str | None = None) -> int:
-        """Tries failing and parked lanes again at once, one actor's or all; returns how many."""
+        """Tries failing and parked lanes again at once, one actor's or all, as if for the first time; returns how many.
+
+        `NotFound` for an actor of whom the pipeline knows nothing.
+        """
         answer = self._transport.send("POST", f"{self._path}/lanes:redrive", body=given(actor_id=actor_id))
         return int(answer.get("redriven") or 0)
 

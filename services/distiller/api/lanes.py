@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
+from libs.chassis.errors import NotFound
 from libs.chassis.http import Authenticated
 from libs.chassis.paging import decode_token, encode_token, page_size
 from libs.chassis.texts import Text
@@ -63,12 +64,21 @@ class LaneApi:
         more = encode_token(scope, [found[limit - 1].actor_id]) if len(found) > limit else None
         return LanePage(lanes=[LaneShape.of(lane) for lane in found[:limit]], next_page_token=more)
 
-    async def redrive(self, pipeline_id: str, body: RedriveBody, caller: Authenticated) -> Redriven:
-        """Failing and parked lanes, one actor's or all, are tried again at once."""
+    async def redrive(self, pipeline_id: str, caller: Authenticated, body: RedriveBody | None = None) -> Redriven:
+        """Failing and parked lanes, one actor's or all, are tried again at once, their attempts counted from 0.
+
+        An actor of whom the pipeline knows nothing is `NOT_FOUND`.
+        """
         pipeline = await self._access.managed(pipeline_id, caller)
-        redriven = await self._lanes.redrive(pipeline.pipeline_uid, body.actor_id)
+        uid, actor_id = pipeline.pipeline_uid, body.actor_id if body else None
+        redriven = await self._lanes.redrive(uid, actor_id)
+        if not redriven and actor_id is not None and not await self._lanes.page(uid, None, actor_id, None, 1):
+            raise NotFound(f"{pipeline.name} has no lane of this actor.")
         self._workers.due_in(0)
-        return Redriven(redriven=redriven)
+        model = self._models.get(pipeline.model)
+        budget, spent = await self._usage.budget(uid)
+        is_over = model is not None and model.paid and budget is not None and spent >= budget
+        return Redriven(redriven=redriven, over_budget=is_over)
 
     async def usage(
         self,

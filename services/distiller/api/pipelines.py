@@ -115,7 +115,7 @@ class PipelineApi:
             uid = str(pipeline.pipeline_uid)
             if key and (earlier := await idempotency.claim(tx, NO_STORE, key, uid, made)):
                 response.headers.update(REPLAYED)
-                return PipelineShape.of(earlier)
+                return PipelineShape.of(earlier, self._models)
             created = await self._pipelines.create(tx, pipeline)
             if created is not None and created.trigger == "SCHEDULED":
                 await self._pipelines.set_next_run(tx, created.pipeline_uid, self._runner.pause_s() / 24)
@@ -124,7 +124,7 @@ class PipelineApi:
             name = f": {other.name}" if other else ""
             raise AlreadyExists(f"These two stores already have a pipeline{name}; update or delete it.")
         self._sweeper.wake.set()
-        return PipelineShape.of(created)
+        return PipelineShape.of(created, self._models)
 
     async def list_pipelines(self, caller: Authenticated, size: Size = None, token: Token = None) -> PipelinePage:
         """The pipelines both of whose stores the caller may read, oldest first; for an admin every one.
@@ -214,7 +214,7 @@ class PipelineApi:
         return Empty()
 
     async def _shape(self, pipeline: Pipeline) -> PipelineShape:
-        return PipelineShape.of(pipeline, await self._creators.obstacle(pipeline))
+        return PipelineShape.of(pipeline, self._models, await self._creators.obstacle(pipeline))
 
     def _new(self, body: PipelineBody, caller: Caller) -> Pipeline:
         policy = body.dreamer_policy

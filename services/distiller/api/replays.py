@@ -58,14 +58,19 @@ class ReplayApi:
         return router
 
     async def replay(
-        self, pipeline_id: str, body: ReplayBody, request: Request, response: Response, caller: Authenticated
+        self,
+        pipeline_id: str,
+        request: Request,
+        response: Response,
+        caller: Authenticated,
+        body: ReplayBody | None = None,
     ) -> ReplayShape:
         """Distils again what one actor or everybody said, and puts it in the place of what the pipeline had written.
 
         Into another store it needs WRITE there and READ on the session store. `ABORTED` names one that is active.
         """
         pipeline = await self._access.managed(pipeline_id, caller)
-        replay, creator = await self._new(pipeline, body, caller)
+        replay, creator = await self._new(pipeline, body or ReplayBody(), caller)
         key = IdempotencyKey.of(request, caller, await request.body())
         uid = pipeline.pipeline_uid
         async with self._unit_of_work.begin() as tx:

@@ -77,6 +77,9 @@ class PipelineShape(BaseModel):
     memory_store: str
     dreamer_policy: PolicyShape
     model: str | None = Field(None, description="The older place of dreamer_policy.model.")
+    effective_model: str | None = Field(
+        None, description="What distils: that model by its first name, or the server's default where it names none."
+    )
     error: str | None = Field(
         None,
         description="Why it cannot distil now: a store of it was deleted, also one that was made again under its name,"
@@ -87,7 +90,8 @@ class PipelineShape(BaseModel):
     update_time: str
 
     @classmethod
-    def of(cls, pipeline: Pipeline, error: str | None = None) -> "PipelineShape":
+    def of(cls, pipeline: Pipeline, models: Models, error: str | None = None) -> "PipelineShape":
+        model = models.get(pipeline.model)
         return cls(
             name=pipeline.name,
             display_name=pipeline.display_name,
@@ -103,6 +107,7 @@ class PipelineShape(BaseModel):
                 daily_token_budget=pipeline.daily_token_budget,
             ),
             model=pipeline.model,
+            effective_model=model.name if model else None,
             error=error,
             etag=etag_of(pipeline),
             create_time=rfc3339(pipeline.create_time),
@@ -203,7 +208,10 @@ class LanePage(BaseModel):
 
 
 class Redriven(BaseModel):
+    """`over_budget`: the pipeline's tokens of the day are spent, so its lanes wait for the next one all the same."""
+
     redriven: int
+    over_budget: bool
 
 
 class UsageShape(BaseModel):

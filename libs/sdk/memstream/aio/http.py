@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
-from memstream.credentials import WorkspaceConfig, bearer, token_of_environment
+from memstream.credentials import WorkspaceConfig, bearer, chosen
 
 Token = str | Callable[[], str] | Callable[[], Awaitable[str]]
 Headers = Callable[[], Awaitable[Mapping[str, str]]]
@@ -24,7 +24,7 @@ def authorization(config: WorkspaceConfig | None, token: Token | None) -> Header
             return headers
 
         return authenticated
-    known: Token = token or token_of_environment()
+    known: Token = chosen(token)
 
     async def headers() -> Mapping[str, str]:
         found = known() if callable(known) else known

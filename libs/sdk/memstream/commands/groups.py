@@ -25,6 +25,15 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+class ListingGroup(Group):
+    """With a name in the place of a command it lists: `runs <pipeline>` is `runs list <pipeline>`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        known = self.list_commands(ctx)
+        is_command = args[0].startswith("-") or difflib.get_close_matches(args[0], known)
+        return super().resolve_command(ctx, args if is_command else ["list", *args])
+
+
 class DeferredGroup(Group):
     """Makes its commands when one is asked for: making those of all groups is most of `memstream --help`."""
 
@@ -43,5 +52,5 @@ class DeferredGroup(Group):
         return self._made.get_command(ctx, cmd_name)
 
 
-def group(help: str) -> typer.Typer:
-    return typer.Typer(cls=Group, help=help, no_args_is_help=True)
+def group(help: str, cls: type[Group] = Group) -> typer.Typer:
+    return typer.Typer(cls=cls, help=help, no_args_is_help=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from memstream.commands.progress import progress
+from memstream.commands.progress import Advance, progress
 from memstream.console import console
 from memstream.conversations import check_file
 
@@ -68,14 +68,14 @@ def import_conversations(
         raise typer.Exit(1)
 
 
-def _behind(total: int, advance: Callable[[int], None]) -> Callable[[int], None]:
+def _behind(total: int, advance: Advance) -> Callable[[int, str], None]:
     """Turns how much is left into how much more is done."""
     told = 0
 
-    def report(behind: int) -> None:
+    def report(behind: int, why: str) -> None:
         nonlocal told
         done = max(told, total - behind)
-        advance(done - told)
+        advance(done - told, why)
         told = done
 
     return report

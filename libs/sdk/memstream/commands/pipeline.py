@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memstream.commands.groups import group
+from memstream.commands.groups import ListingGroup, group
 from memstream.commands.options import PageSize, PageToken, Wait, WaitTimeout, Yes, text_of
 from memstream.commands.progress import waited
 from memstream.commands.views import Column, Listing, last, show_details, show_done, show_list, show_pages, when
@@ -25,7 +25,6 @@ COLLECTION = "memory-pipelines"
 RUN_NAME = re.compile(rf"{COLLECTION}/[^/\s]+/runs/\d+")
 REPLAY_NAME = re.compile(rf"{COLLECTION}/[^/\s]+/replays/[0-9a-f-]+")
 UNFINISHED = ("PENDING", "RUNNING")
-REASONS_SHOWN = 3
 PIPELINES = Listing(
     "memory_pipelines",
     "pipeline",
@@ -99,6 +98,12 @@ class Trigger(str, Enum):
         return "MANUAL_ONLY" if self is Trigger.manual else self.value.upper()
 
 
+class Clearable(str, Enum):
+    quiet_period_s = "quiet_period_s"
+    max_wait_s = "max_wait_s"
+    daily_token_budget = "daily_token_budget"  # noqa: S105 - a field's name
+
+
 Name = Annotated[str, typer.Argument(help="The pipeline, by its id or resource name.", show_default=False)]
 DisplayName = Annotated[str | None, typer.Option("--display-name", help="For people.")]
 Model = Annotated[str | None, typer.Option("--model", help="What distils; the server's default when absent or empty.")]
@@ -112,12 +117,22 @@ Triggered = Annotated[
         "--trigger", help="When it runs: when started, about once a day, or as conversations go on.", show_default=False
     ),
 ]
+QuietPeriod = Annotated[
+    float | None,
+    typer.Option("--quiet-period-s", min=0, help="Continuous: how long an actor says nothing more before it runs."),
+]
+MaxWait = Annotated[
+    float | None, typer.Option("--max-wait-s", min=0, help="Continuous: but so long after the first at most.")
+]
+Budget = Annotated[
+    int | None, typer.Option("--daily-token-budget", min=0, help="Tokens that it may spend on models in a day (UTC).")
+]
 From = Annotated[datetime | None, typer.Option("--from", formats=["%Y-%m-%d"], help="The first day, in UTC.")]
 To = Annotated[datetime | None, typer.Option("--to", formats=["%Y-%m-%d"], help="The last day, included.")]
 
 pipeline = group("Pipelines, which distil a session store into a memory store.")
-runs = group("The runs of a pipeline.")
-replays = group("The replays of a pipeline.")
+runs = group("The runs of a pipeline.", ListingGroup)
+replays = group("The replays of a pipeline.", ListingGroup)
 pipeline.add_typer(runs, name="runs")
 pipeline.add_typer(replays, name="replays")
 
@@ -131,11 +146,19 @@ def create(
     display_name: DisplayName = None,
     instructions: Instructions = None,
     trigger: Triggered = None,
+    quiet_period_s: QuietPeriod = None,
+    max_wait_s: MaxWait = None,
+    daily_token_budget: Budget = None,
 ) -> None:
     """Make a pipeline; there may be one between two stores."""
     out = console(ctx)
     policy = given(
-        trigger=(trigger or Trigger.manual).sent, model=model or None, instructions=_instructions(instructions)
+        trigger=(trigger or Trigger.manual).sent,
+        model=model or None,
+        instructions=_instructions(instructions),
+        quiet_period_s=quiet_period_s,
+        max_wait_s=max_wait_s,
+        daily_token_budget=daily_token_budget,
     )
     body = given(
         session_store=f"session-stores/{bare('session-stores', session_store)}",
@@ -194,12 +217,30 @@ def update(
     model: Model = None,
     instructions: Instructions = None,
     trigger: Triggered = None,
+    quiet_period_s: QuietPeriod = None,
+    max_wait_s: MaxWait = None,
+    daily_token_budget: Budget = None,
+    clear: Annotated[
+        list[Clearable] | None, typer.Option("--clear", help="Gives it what it has when absent; may be repeated.")
+    ] = None,
 ) -> None:
     """Change a pipeline; an empty --model gives it the server's default."""
-    policy = given(model=model, instructions=_instructions(instructions), trigger=trigger and trigger.sent)
-    mask = [*given(display_name=display_name), *(f"dreamer_policy.{field}" for field in policy)]
+    policy = given(
+        model=model,
+        instructions=_instructions(instructions),
+        trigger=trigger and trigger.sent,
+        quiet_period_s=quiet_period_s,
+        max_wait_s=max_wait_s,
+        daily_token_budget=daily_token_budget,
+    )
+    cleared = [field.value for field in clear or ()]
+    if both := policy.keys() & set(cleared):
+        raise typer.BadParameter(f"{min(both)} is both given and cleared")
+    mask = [*given(display_name=display_name), *(f"dreamer_policy.{field}" for field in (*policy, *cleared))]
     if not mask:
-        raise MemstreamError("there is nothing to update: give --display-name, --model, --instructions or --trigger")
+        raise MemstreamError(
+            "there is nothing to update", hint="`memstream memory pipeline update --help` lists what can be"
+        )
     out = console(ctx)
     raw = _update(out, name, mask, {"dreamer_policy": policy, **given(display_name=display_name)})
     show_done(out, raw, f"Updated {raw['name']}")
@@ -265,12 +306,17 @@ def redrive(
     name: Name,
     actor_id: Annotated[str | None, typer.Option("--actor-id", help="Only this one's.")] = None,
 ) -> None:
-    """Try lanes that failed, wait or are parked again at once."""
+    """Try lanes that failed, wait or are parked again at once; their attempts are counted from 0."""
     out = console(ctx)
     with out.rest() as rest:
         raw = rest.send("POST", f"{_path(name)}/lanes:redrive", body=given(actor_id=actor_id))
     count = raw["redriven"]
     show_done(out, raw, f"Redrove {count} lane{'s' * (count != 1)}", f"memstream memory pipeline lanes {name}")
+    if raw.get("over_budget"):
+        out.note(
+            "note: the daily_token_budget is spent, so they wait for the next day (UTC);"
+            f" `memstream memory pipeline update {name} --clear daily_token_budget` takes it away"
+        )
 
 
 @pipeline.command("usage")
@@ -286,6 +332,8 @@ def usage(
     with out.rest() as rest:
         raw = rest.get(f"{_path(name)}/usage", params)
     show_list(out, USAGE, raw)
+    if not raw["usage"]:
+        out.note("note: the built-in model costs nothing, and its calls are not listed")
 
 
 @pipeline.command("replay")
@@ -372,7 +420,15 @@ def _begin(
             raise
         if wait:
             waiting = f"waiting for {what} {raw['name']}"
-            raw = waited(out, waiting, lambda: rest.get(f"/{raw['name']}"), _has_ended, late, timeout_s=wait_timeout)
+            raw = waited(
+                out,
+                waiting,
+                lambda: rest.get(f"/{raw['name']}"),
+                _has_ended,
+                late,
+                timeout_s=wait_timeout,
+                stand=lambda seen: _stand(rest, seen),
+            )
     done = f"{what.capitalize()} {raw['name']}: {raw['state']}"
     show_done(out, raw, done, *(() if _has_ended(raw) else (f"{get} {raw['name']}",)))
     if wait and raw["state"] != "SUCCEEDED":
@@ -384,7 +440,7 @@ def _stand(rest: Transport, raw: dict[str, Any]) -> str:
     """How far a run or a replay is."""
     if "actors" in raw:
         return "{swapped} of {total} actors swapped, {failed} failed".format(**raw["actors"])
-    from memstream.distilling import BUSY
+    from memstream.distilling import BUSY, why
 
     path = f"/{raw['name'].partition('/runs/')[0]}/lanes"
     lanes = [
@@ -395,9 +451,8 @@ def _stand(rest: Transport, raw: dict[str, Any]) -> str:
     if not lanes:
         return "no actor is behind"
     states = Counter(lane["state"] for lane in lanes)
-    reasons = Counter(lane["reason"] for lane in lanes if lane.get("reason")).most_common(REASONS_SHOWN)
-    why = f" ({'; '.join(reason for reason, _ in reasons)})" if reasons else ""
-    return f"actors: {', '.join(f'{count} {state}' for state, count in states.items())}{why}"
+    told = why(lane.get("reason") for lane in lanes)
+    return f"actors: {', '.join(f'{count} {state}' for state, count in states.items())}{told and f' ({told})'}"
 
 
 def _more(raw: dict[str, Any]) -> str:

@@ -6,20 +6,24 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from memstream.console import Console
 from memstream.errors import MemstreamError
 
 T = TypeVar("T")
 
-PLAIN_INTERVAL_S = 5.0
+STAND_INTERVAL_S = 5.0
 POLL_S = 0.25
 
 
+class Advance(Protocol):
+    def __call__(self, count: int, why: str = "") -> None: ...
+
+
 @contextmanager
-def progress(out: Console, what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Called with how many more turns are done; `total` is None when nobody knows it."""
+def progress(out: Console, what: str, total: int | None) -> Iterator[Advance]:
+    """Called with how many more turns are done, and why it stands if it does; `total` is None when nobody knows it."""
     if not sys.stderr.isatty():
         with _plain(out, what, total) as advance:
             yield advance
@@ -30,7 +34,11 @@ def progress(out: Console, what: str, total: int | None) -> Iterator[Callable[[i
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=RichConsole(stderr=True)) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda count: bar.advance(task, count)
+
+        def advance(count: int, why: str = "") -> None:
+            bar.update(task, advance=count, description=f"{what}{why and f' ({why})'}")
+
+        yield advance
 
 
 def waited(
@@ -41,43 +49,50 @@ def waited(
     late: Callable[[T], MemstreamError],
     *,
     timeout_s: float,
+    stand: Callable[[T], str] | None = None,
 ) -> T:
-    """What is seen once it is over, looked at again and again. Past the deadline it raises what `late` makes of it."""
-    begun = time.monotonic()
-    with waiting(out, what):
+    """What is seen once it is over, looked at again and again. Past the deadline it raises what `late` makes of it.
+
+    `stand` makes of it how far it is, which is told now and then.
+    """
+    begun = told = time.monotonic()
+    with waiting(out, what) as tell:
         while not is_over(seen := look()):
             if time.monotonic() - begun > timeout_s:
                 raise late(seen)
+            if stand is not None and time.monotonic() - told > STAND_INTERVAL_S:
+                tell(f"{what}: {stand(seen)}")
+                told = time.monotonic()
             time.sleep(POLL_S)
     return seen
 
 
 @contextmanager
-def waiting(out: Console, what: str) -> Iterator[None]:
-    """For as long as the block lasts, when nobody knows how much there is."""
+def waiting(out: Console, what: str) -> Iterator[Callable[[str], None]]:
+    """For as long as the block lasts, when nobody knows how much there is. Called with what else is to be told."""
     if not sys.stderr.isatty():
         out.note(f"{what}...")
-        yield
+        yield out.note
         return
     from rich.console import Console as RichConsole
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=RichConsole(stderr=True), transient=True) as bar:
-        bar.add_task(what, total=None)
-        yield
+        task = bar.add_task(what, total=None)
+        yield lambda line: bar.update(task, description=line)
 
 
 @contextmanager
-def _plain(out: Console, what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def _plain(out: Console, what: str, total: int | None) -> Iterator[Advance]:
     done, told = 0, time.monotonic()
 
-    def advance(count: int) -> None:
+    def advance(count: int, why: str = "") -> None:
         nonlocal done, told
         done += count
-        if time.monotonic() - told > PLAIN_INTERVAL_S:
+        if time.monotonic() - told > STAND_INTERVAL_S:
             told = time.monotonic()
-            out.note(_line(what, done, total))
+            out.note(f"{_line(what, done, total)}{why and f' ({why})'}")
 
     yield advance
     out.note(_line(what, done, total))

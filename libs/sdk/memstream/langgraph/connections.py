@@ -34,7 +34,7 @@ class Connected(Generic[B, A]):
         awaited: Callable[[AsyncAgentKitClient], A],
     ) -> None:
         self._base_url = base_url
-        self._token = token or token_of_environment
+        self._token = token_of_environment if token is None else token
         self._make_blocking = blocking
         self._make_awaited = awaited
         self._lock = threading.Lock()
