@@ -14,7 +14,7 @@ help: ## this list
 
 .venv/.installed: requirements.lock pyproject.toml libs/sdk/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; PYTHON=... names one" >&2; exit 1; }
-	@echo "installing what it needs into .venv: about 500 MB, a minute or two"
+	@echo "installing what it needs into .venv: about 500 MB, a few minutes"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \

@@ -1,6 +1,7 @@
 """The settings of the one-process form: its own, and those of the three services under the same names as alone."""
 
 import difflib
+import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -125,6 +126,8 @@ def effective() -> dict[str, str | None]:
 def _shown(value: Any) -> str | None:
     if isinstance(value, SecretStr):
         return "hidden" if value.get_secret_value() else None
+    if isinstance(value, dict):
+        return json.dumps(value)
     return None if value is None or value == "" else str(value)
 
 

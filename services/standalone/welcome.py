@@ -37,7 +37,7 @@ def curl_lines(url: str, header: Path) -> list[str]:
         (PIPELINES, {**pipeline}),
     ]
     return [
-        shlex.join(["curl", "-sS", "-H", f"@{header}", f"{url}{BASE}/{path}", "-d", json.dumps(body)])
+        shlex.join(["curl", "-sS", "-w", "\\n", "-H", f"@{header}", f"{url}{BASE}/{path}", "-d", json.dumps(body)])
         for path, body in calls
     ]
 

@@ -358,13 +358,14 @@ def an_actor_is_forgotten(cli: Cli, _: Path) -> None:
     cli.json("sessions", "create", "--store", name, "--actor-id", "ines")
     cli.json("memory", "entries", "create", "--store", name, "--actor-id", "ines", "--path", "/a.md", "--content", "x")
 
-    assert cli.refused("erase", "--actor", "ines", status=2)
+    for stores in ((), ("--session-store", name, "--memory-store", name)):
+        assert "each takes a call of its own" in cli.refused("erase", "--actor", "ines", *stores, status=2)
     assert "There is no way back" in cli.refused("erase", "--actor", "ines", "--session-store", name, input="n\n")
     receipt = cli.json("erase", "--actor", "ines", "--session-store", name, "--yes", "--wait")
     assert receipt == cli.rest(f"session-stores/{name}/erasures/{receipt['erasure_id']}")
     assert receipt["state"] == "DONE"
     said = cli.text("erase", "--actor", "ines", "--memory-store", name, "--yes", "--wait")
-    assert re.fullmatch(r"Erasure \S+ of ines: DONE, .+\n", said)
+    assert re.fullmatch(r"Erasure \S+ of ines: DONE, \d+ records of memory, \d+ records of the distiller\n", said)
     for store in ("--session-store", "--memory-store"):
         nobody = cli.text("erase", "--actor", "innes", store, name, "--yes", "--wait")
         assert re.fullmatch(r"Erasure \S+ of innes: DONE; nothing was held of this actor\n", nobody)

@@ -236,9 +236,9 @@ async def test_a_directory_in_use_is_refused_and_its_servers_go_on(
     await database.start()
     await broker.start()
 
-    with pytest.raises(EmbeddedError, match=f"already in use by process {os.getpid()}$"):
+    with pytest.raises(EmbeddedError, match=f"already in use by process {os.getpid()}; MEMSTREAM_DATA_DIR"):
         await EmbeddedPostgres(directory / "postgres", fsync=False).start()
-    with pytest.raises(EmbeddedError, match=f"already in use by process {os.getpid()}$"):
+    with pytest.raises(EmbeddedError, match=f"already in use by process {os.getpid()}; MEMSTREAM_DATA_DIR"):
         await EmbeddedNats(directory / "nats").start()
     with pytest.raises(EmbeddedError, match="already in use"):
         await database.start()
@@ -251,7 +251,9 @@ async def test_a_postgres_that_someone_else_started_is_refused_and_goes_on(datab
     await database.start()
     database.data_dir.with_name("postgres.pid").unlink()
 
-    with pytest.raises(EmbeddedError, match=f"already in use by the Postgres with pid {database.pid}$"):
+    with pytest.raises(
+        EmbeddedError, match=f"already in use by the Postgres with pid {database.pid}; MEMSTREAM_DATA_DIR"
+    ):
         await EmbeddedPostgres(database.data_dir, fsync=False).start()
 
     assert await value(database.dsn(), "select 1") == 1

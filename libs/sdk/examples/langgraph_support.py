@@ -2,8 +2,8 @@
 
     python langgraph_support.py
 
-It needs `pip install memstream[langgraph] langchain`, a running Memstream (MEMSTREAM_URL, MEMSTREAM_TOKEN), and nothing
-else: the model is a few rules. With OPENAI_API_KEY, OPENAI_BASE_URL and MODEL in the environment it is a real one,
+It needs the extra `langgraph`, langchain, a running Memstream (MEMSTREAM_URL, MEMSTREAM_TOKEN), and nothing else: the
+model is a few rules. With OPENAI_API_KEY, OPENAI_BASE_URL and MODEL in the environment it is a real one,
 which needs `pip install langchain-openai`.
 """
 

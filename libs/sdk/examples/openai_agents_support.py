@@ -2,7 +2,7 @@
 
     python openai_agents_support.py CUSTOMER CONVERSATION MESSAGE
 
-Needs MEMSTREAM_URL and MEMSTREAM_TOKEN, and `pip install memstream[openai]`. Which model it asks: see scripted.py.
+Needs MEMSTREAM_URL and MEMSTREAM_TOKEN, and the extra `openai`. Which model it asks: see scripted.py.
 """
 
 from __future__ import annotations

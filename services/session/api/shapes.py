@@ -121,7 +121,10 @@ class Popped(Shape):
 
 
 class ErasureShape(Shape):
-    """A receipt. `counts` holds what each service removed, once it has said so."""
+    """A receipt. `counts` holds what each service removed, once it has said so.
+
+    Of `distiller` they are lanes and batches, of `memory` versions that were removed or changed.
+    """
 
     erasure_id: str
     state: str = Field(pattern="^(PENDING|DONE)$")

@@ -53,7 +53,9 @@ class Child:
         except BlockingIOError as exc:
             owner = _read(self._pid_file).get("owner", "unknown")
             os.close(lock)
-            raise EmbeddedError(f"{self.data_dir} is already in use by process {owner}") from exc
+            raise EmbeddedError(
+                f"{self.data_dir} is already in use by process {owner}; MEMSTREAM_DATA_DIR names another"
+            ) from exc
         self._lock = lock
         self._end_orphan()
 

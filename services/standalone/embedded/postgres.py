@@ -173,7 +173,10 @@ class EmbeddedPostgres:
         # A backend forgets its command line but stays in the data directory.
         ours = [process for process in psutil.process_iter() if works_in(process, "postgres", self.data_dir)]
         if stale_pid in (process.pid for process in ours):
-            raise EmbeddedError(f"{self.data_dir} is already in use by the Postgres with pid {stale_pid}")
+            raise EmbeddedError(
+                f"{self.data_dir} is already in use by the Postgres with pid {stale_pid};"
+                " MEMSTREAM_DATA_DIR names another"
+            )
         for process in ours:
             kill_family(process)
         return stale_pid

@@ -13,6 +13,8 @@ from memstream.console import console
 from memstream.errors import MemstreamError
 from memstream.values import bare, segment
 
+UNITS = {"distiller": "records of the distiller", "memory": "records of memory"}  # others are said by their names
+
 
 def erase(
     ctx: typer.Context,
@@ -27,7 +29,7 @@ def erase(
 ) -> None:
     """Forget an actor for good; needs WRITE on the store, or an admin."""
     if (session_store is None) == (memory_store is None):
-        raise typer.BadParameter("give one of --session-store and --memory-store")
+        raise typer.BadParameter("give one of --session-store and --memory-store; each takes a call of its own")
     collection = "session-stores" if memory_store is None else "memory-stores"
     store = f"/{collection}/{segment(bare(collection, session_store or memory_store or ''))}"
     out = console(ctx)
@@ -46,7 +48,7 @@ def erase(
             receipt = waited(
                 out, "erasing", lambda: rest.get(path), lambda raw: raw["state"] == "DONE", late, timeout_s=wait_timeout
             )
-    counts = "".join(f", {count} {what}" for what, count in receipt["counts"].items())
+    counts = "".join(f", {count} {UNITS.get(what, what)}" for what, count in receipt["counts"].items())
     if receipt["state"] == "DONE" and not any(receipt["counts"].values()):
         counts = "; nothing was held of this actor"
     show_done(out, receipt, f"Erasure {receipt['erasure_id']} of {actor}: {receipt['state']}{counts}")

@@ -50,7 +50,10 @@ def serve_memory(
         from mcp.server.mcpserver import MCPServer
         from mcp.server.transport_security import TransportSecuritySettings
     except ImportError as error:
-        raise MemstreamError("the mcp package is missing", hint="pip install 'memstream[mcp]'") from error
+        raise MemstreamError(
+            "the mcp package is missing",
+            hint="it comes with the extra `mcp`: pip install '/path/to/checkout/libs/sdk[mcp]'",
+        ) from error
     from memstream import __version__
     from memstream.tools import MemoryTools
 

@@ -1,4 +1,4 @@
-"""Memstream for LangGraph: `pip install memstream[langgraph]`."""
+"""Memstream for LangGraph; needs the extra `langgraph`."""
 
 from memstream.langgraph.addresses import thread_config
 from memstream.langgraph.base_store import MemstreamStore, store

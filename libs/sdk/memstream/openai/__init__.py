@@ -1,4 +1,4 @@
-"""For the OpenAI Agents SDK: `pip install memstream[openai]`.
+"""For the OpenAI Agents SDK; needs the extra `openai`.
 
 session = session_store(conversation_id, actor=user_id, store="chats")
 agent = agent.clone(tools=[*agent.tools, *memory_tools(user_id, store="facts")])
