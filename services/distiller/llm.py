@@ -84,10 +84,10 @@ def shaped(text: str, shape: type[ShapeT]) -> ShapeT:
     try:
         return shape.model_validate_json(_bare(text))
     except ValidationError as error:
-        raise _Useless(*_fault(error, shape)) from None
+        raise Useless(*_fault(error, shape)) from None
 
 
-class _Useless(LaneFailure):
+class Useless(LaneFailure):
     """An answer that is not what was asked for, and the outcome as which its call is booked."""
 
     def __init__(self, outcome: str, reason: str) -> None:
@@ -186,7 +186,7 @@ class ChatCompletions:
             raise self._failed(unstorable, "not_json", refused, read.tokens)
         try:
             shaped(read.content, shape)
-        except _Useless as useless:
+        except Useless as useless:
             if useless.outcome == "not_json":
                 self._form = max(self._form, 1)  # it did not heed the schema, so the next question says it in words
             raise self._failed(useless, useless.outcome, refused, read.tokens) from None

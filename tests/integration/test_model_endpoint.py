@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 from starlette.responses import HTMLResponse
+from structlog.testing import CapturingLogger
 
 from libs.chassis.errors import OutcomeUnknown, Unavailable
 from libs.chassis.unit_of_work import Tx
 from libs.contracts.routes import BASE
 from services.distiller import app as distiller
-from services.distiller import lanes, paid
+from services.distiller import lanes, llm, paid
 from services.distiller.domain import Lease
 from services.distiller.llm import Models
 from services.distiller.settings import DistillerSettings
@@ -163,10 +164,12 @@ async def test_a_useless_answer_is_the_lanes_failure_never_done_with_nothing_fou
     assert list(await memstream.memories("ana")) == ["/notes/tea-is-what-i-drink.md"]
 
 
-@pytest.mark.parametrize("code", [429, 402, 500, 503])
+@pytest.mark.parametrize("code", [401, 429, 402, 500, 503])
 async def test_a_failing_provider_costs_no_attempt_and_is_not_asked_by_every_lane(
-    memstream: System, model: ScriptedModel, code: int
+    memstream: System, model: ScriptedModel, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    log = CapturingLogger()
+    monkeypatch.setattr(llm, "log", log)
     model.behave(scripted.status(code, **{"retry-after": "3600"}))
     pipeline = await memstream.pipeline()
     for actor in ("ana", "bo", "cy"):
@@ -192,6 +195,8 @@ async def test_a_failing_provider_costs_no_attempt_and_is_not_asked_by_every_lan
     lanes = (await memstream.call("GET", f"/{pipeline}/lanes", params={"page_size": 100}))["lanes"]
     assert {lane["reason"] for lane in lanes} == {f"the model's endpoint answered {code}"}
     assert model.calls == calls
+    told = {"model": "scripted", "reason": f"the model's endpoint answered {code}"}
+    assert log.calls == [("warning", ("model_endpoint_fails",), told)]
 
 
 async def test_when_the_provider_answers_again_all_its_lanes_go_on_without_a_redrive(

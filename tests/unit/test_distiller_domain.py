@@ -24,6 +24,7 @@ from services.distiller.domain import (
     lane_delay_s,
     paths_of,
 )
+from services.distiller.llm import Useless, shaped
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SESSION = uuid7()
@@ -403,3 +404,24 @@ def test_what_memory_said_is_no_evidence_but_a_restatement_is(role: Any, text: s
     heard = taken.without_echoes([related(), related(path="/likes/tea.md", statement="I like tea.")])
 
     assert [each.asked.context for each in heard.lines] == [is_context]
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "reason"),
+    [
+        ('{"changes": [], "my PIN is 1234": 1}', "wrong_shape", "wrong shape: …: extra_forbidden"),
+        (
+            '{"changes": [{"op": "my PIN is 1234"}]}',
+            "wrong_shape",
+            "wrong shape: changes.0.op: literal_error, and 7 more",
+        ),
+        ("[1234]", "wrong_shape", "wrong shape: the whole: model_type"),
+        ('{"changes": my PIN is 1234}', "not_json", "not JSON: expected value at line 1 column 13"),
+    ],
+    ids=["key", "value", "array", "text"],
+)
+def test_a_useless_answer_tells_what_is_wrong_with_it_and_no_word_of_it(text: str, outcome: str, reason: str) -> None:
+    with pytest.raises(Useless) as raised:
+        shaped(text, Answer)
+
+    assert (raised.value.outcome, str(raised.value)) == (outcome, reason)
