@@ -330,6 +330,7 @@ def test_two_statements_of_a_line_are_two_changes_that_can_be_asked_for() -> Non
         ("Je travaille chez Northwind.", "J'ai perdu mon boulot en mai."),
         ("Je travaille chez Northwind.", "Je me suis fait licencier."),
         ("I'm a baker.", "I quit my job as a baker."),
+        ("I work at Northwind.", "I'm happy to announce that I joined Fabrikam!"),
         ("Je suis mariée.", "Nous avons divorcé."),
     ],
 )
@@ -425,6 +426,7 @@ def test_the_end_of_something_else_changes_no_slot(before: str, after: str) -> N
         "{}, says my doctor.",
         "{}, my doctor thinks.",
         "{}, I guess.",
+        "{}, but I'm not quite sure.",
         "{}. Just kidding!",
         "{} - no, that's not true.",
         "{}. At least that's what my doctor thinks.",
@@ -465,6 +467,7 @@ def test_what_the_speaker_does_not_plainly_assert_changes_no_slot(frame: str, be
         "Le médecin dit que {}.",
         "{}, dit mon médecin.",
         "{}. Je plaisante !",
+        "{}, mais je n'en suis pas sûre.",
         "{}, mais c'est à vérifier.",
         "J'ai rêvé que {}.",
         "Dans la pièce, {}.",
@@ -494,6 +497,8 @@ def test_what_is_not_plainly_asserted_in_french_changes_no_slot(frame: str, befo
     [
         "My doctor says I'm allergic to kiwi.",
         "I would love to come but I'm allergic to kiwi.",
+        "I'm allergic to kiwi, but I can't be sure about mango.",
+        "I'm allergic to kiwi. This is not a joke!",
         "My sister said that the cake is good, but I'm allergic to kiwi.",
         "Just so you know, as a child of Oldbridge I'm allergic to kiwi.",
     ],

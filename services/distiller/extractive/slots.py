@@ -109,7 +109,7 @@ def _is_meant(
     before, after = clause[: match.start()], clause[match.end() :]
     if is_plain(before, after, around, language, ends=rule.ends):
         return lambda path: True
-    if rule.ends or not is_own(before, after, around, language):
+    if rule.ends or not is_own(before, around, language):
         return lambda path: False
     if rule.path.startswith(_SAID_IN_PASSING):
         return lambda path: True

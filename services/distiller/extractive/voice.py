@@ -40,6 +40,8 @@ _EN_OPENER = (
     r"(?:good|bad|big|great|sad) news|update|correction|by the way|btw|fyi|(?:just )?so you know|as you know|"
     r"as I said|for the record|in fact|to be (?:clear|honest|fair)|guess what|(?:a (?:bit|little) )?about me|"
     r"these days|at the moment|right now|first(?: of all)?|personally|in the meantime|after all|"
+    r"I(?:['’]m| am) (?:so |very )?(?:happy|glad|proud|pleased|sorry|sad|thrilled|excited|delighted|relieved) to "
+    r"(?:say|announce|report|share|tell you)(?: that)?|"
 )
 _FR_SPAN = (
     r"(?:janvier|février|mars|avril|mai|juin|juillet|août|septembre|octobre|(?:nov|déc)embre|printemps|"
@@ -80,8 +82,8 @@ _REPORTED = _compiled(
 _SPOKEN_AFTER = _compiled(rf"(?<!I )\b{_EN_SAYS}(?: (?:so|me))?[.!]?$", rf"(?<!je )\b{_FR_SAYS}[.!]?$")
 # It is not so: dreamed, played, joked about, denied, or so only on a condition.
 _UNTRUE = _compiled(
-    r"\b(?:dream(?:s|ed|t|ing)?|imagin\w+|pretend\w*|jok(?:e|es|ed|ing)|kidding|lie[sd]?|lying|untrue|nonsense|maybe|"
-    r"perhaps|probably|possibly|hopefully|as if|if|unless|whether|doubt(?:s|ed)?|wrongly|mistakenly|"
+    r"\b(?:dream(?:s|ed|t|ing)?|imagin\w+|pretend\w*|jok(?:e|es|ed|ing)|kidding|lied (?:that|when)|untrue|nonsense|"
+    r"maybe|perhaps|probably|possibly|hopefully|as if|if|unless|whether|doubt(?:s|ed)?|wrongly|mistakenly|"
     r"(?:no(?:body| one)|never|do not|did not|don['’]t|didn['’]t) (?:sa(?:y|ys|id)|claim(?:s|ed)?|tell|told))\b"
     r"|(?:\bnot|n['’]t) (?:\w+ )?(?:true|right|correct)\b|\b(?:is|was|be|['’]s) (?:wrong|false)\b"
     r"|\bin (?:the|my|a|an|this|that|our|his|her) (?:\w+ )?"
@@ -105,35 +107,40 @@ _RETRACTED = _compiled(
     r"|\b(?:a|my|bad|stupid|silly) (?:joke|lie|dream)\b"
     r"|(?:\bnot|n['’]t|\bnever) (?:\w+ )?(?:true|right|correct|serious)\b|\b(?:is|was|['’]s) (?:wrong|false|nonsense)\b"
     r"|^(?:or )?(?:so|at least|that['’]s what|that is what) (?:that['’]s what )?(?:he|she|they|my|the|people)\b"
-    r"|^I (?:think|guess|hope|believe|suppose|wish)[.!]?$|\b(?:don['’]t|do not) believe (?:it|that|him|her|them)\b"
+    r"|^I (?:think|guess|hope|believe|suppose|wish)[.!]?$"
+    r"|^I still (?:am|do)\b|,? (?:am|do) I[.!]?$|\bfake\b|\bat least officially\b"
+    r"|(?:\bnot|\bnever|n['’]t) (?:be )?(?:\w+ )?(?:sure|certain)\b|\ballergic to (?:it|them)\b"
+    r"|\b(?:don['’]t|do not) believe (?:it|that|him|her|them)\b"
     r"|\b(?:need(?:s|ed)?|has|have) to be (?:checked|confirmed|tested)\b|\bno,? wait\b|^(?:psych|jk|not)\b[^\w]*$",
     r"\b(?:je )?(?:plaisant\w+|blagu\w+|rigol\w+)|\bpour rire\b|\bc['’](?:est|était) (?:faux|"
     r"une (?:blague|plaisanterie)|un (?:mensonge|rêve))\b|\b(?:pas|n['’]est) (?:vrai|exact|sérieux)\b"
     r"|\bà (?:vérifier|confirmer)\b"
-    r"|^(?:c['’]est|du moins|enfin,? c['’]est) ce que? (?!je\b)|^je (?:crois|pense|suppose)[.!]?$|\bn['’]y crois pas\b",
+    r"|^(?:c['’]est|du moins|enfin,? c['’]est) ce que? (?!je\b)|^je (?:crois|pense|suppose)[.!]?$|\bn['’]y crois pas\b"
+    r"|\bpas (?:\w+ )?(?:sûre?|certaine?)\b",
 )
 _OWN_SUBJECT = _compiled(r"^(?:I|we)\b", r"^(?:je|j['’]|nous|on)\b")
 _PAUSE = re.compile(r";|\s(?:and|but|et|mais)\s", re.IGNORECASE)
 _STRAIGHT = '"'
 
 
-def is_own(before: str, after: str, around: Around, language: Language) -> bool:
-    """Not another person's words, not denied, not taken back; what others say about the speaker may be so."""
+def is_own(before: str, around: Around, language: Language) -> bool:
+    """Not another person's words and not denied; what others say about the speaker may be so."""
     reported = _REPORTED[language]
     introduced = any(_ends_with(reported, part) for part in around.earlier) or (
         ":" in before and reported.search(before)
     )
-    retracted = any(_RETRACTED[language].search(part) for part in (after, *around.later))
     quoted = _in_quotes(" ".join((*around.earlier, before)))
-    return not (introduced or retracted or quoted or _UNTRUE[language].search(before))
+    return not (introduced or quoted or _UNTRUE[language].search(before))
 
 
 def is_so(before: str, after: str, around: Around, language: Language) -> bool:
-    """Neither reported nor bound to a time or a condition, by the words around it."""
+    """Own, neither reported nor bound to a time or a condition by the words around it, and not taken back."""
     doubts = [shape[language] for shape in (_REPORTED, _UNTRUE, _BOUNDED)]
-    return not (
-        any(doubt.search(part) for doubt in doubts for part in (before, _near(after)))
-        or any(_is_foreign(part, language) for part in around.earlier)
+    return (
+        is_own(before, around, language)
+        and not any(doubt.search(part) for doubt in doubts for part in (before, _near(after)))
+        and not any(_is_foreign(part, language) for part in around.earlier)
+        and not _is_taken_back(after, around, language)
     )
 
 
@@ -142,9 +149,9 @@ def is_plain(before: str, after: str, around: Around, language: Language, *, end
     near = _near(after)
     return (
         bool(_OPENING[language].fullmatch(before))
-        and is_own(before, after, around, language)
+        and is_own(before, around, language)
         and not any(_is_foreign(part, language) for part in around.earlier)
-        and not any(_SPOKEN_AFTER[language].search(part) for part in around.later)
+        and not _is_taken_back(after, around, language)
         and not _REPORTED[language].search(near)
         and not _UNTRUE[language].search(near)
         and not (ends and _BOUNDED[language].search(near))
@@ -154,6 +161,12 @@ def is_plain(before: str, after: str, around: Around, language: Language, *, end
 def introduces_speech(text: str) -> bool:
     """`She wrote:` before what she wrote."""
     return text.endswith(":") and any(shape.search(text) for shape in _REPORTED.values())
+
+
+def _is_taken_back(after: str, around: Around, language: Language) -> bool:
+    return bool(_RETRACTED[language].search(after)) or any(
+        shape[language].search(part) for shape in (_RETRACTED, _SPOKEN_AFTER) for part in around.later
+    )
 
 
 def _near(after: str) -> str:
