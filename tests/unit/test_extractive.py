@@ -196,13 +196,14 @@ def test_what_states_nothing_about_the_speaker_is_left(text: str) -> None:
         ("On 20 December I broke my left ankle.", "2025-12-20"),
         ("My flight to Quillport is on 2 May, I booked it.", "2026-05-02"),
         ("Two weeks ago I broke my left ankle.", "2026-02-25"),
-        ("I adopted a kitten called Mote last week.", "2026-03-04"),
+        ("I'm flying to Quillport the day after tomorrow.", "2026-03-13"),
+        ("I'm flying to Quillport in two weeks.", "2026-03-25"),
         ("Last weekend we painted the shed.", "2026-03-07"),
         ("In three days I will run the Oldbridge marathon.", "2026-03-14"),
         ("Hier, j'ai passé mon permis de conduire.", "2026-03-10"),
         ("Avant-hier j'ai vu un concert de jazz à Lyon.", "2026-03-09"),
         ("Le 9 mars, j'ai signé le bail de l'appartement.", "2026-03-09"),
-        ("La semaine dernière, nous avons repeint la cuisine.", "2026-03-04"),
+        ("J'ai un rendez-vous chez le dentiste après-demain.", "2026-03-13"),
         ("Vendredi dernier, j'ai visité le phare de Port-Aven.", "2026-03-06"),
         ("J'ai un rendez-vous chez le dentiste vendredi prochain.", "2026-03-13"),
         ("Il y a deux semaines, je me suis cassé la cheville.", "2026-02-25"),
@@ -229,6 +230,11 @@ def test_what_states_nothing_about_the_speaker_is_left(text: str) -> None:
         ("I go swimming at the harbour pool every Friday.", None),
         ("I broke my left ankle years ago in Quillport.", None),
         ("Le lundi, je donne des cours de piano à Lyon.", None),
+        ("I adopted a kitten called Mote last week.", None),
+        ("I'm running the Oldbridge marathon next month.", None),
+        ("I broke my left ankle two months ago in Quillport.", None),
+        ("La semaine dernière, nous avons repeint la cuisine.", None),
+        ("Le mois prochain, je pars pour Port-Aven avec Basile.", None),
     ],
 )
 def test_a_day_is_resolved_only_when_words_name_one(text: str, day: str | None) -> None:
@@ -317,14 +323,24 @@ def test_two_statements_of_a_line_are_two_changes_that_can_be_asked_for() -> Non
         ("Je travaille chez Northwind.", "J'ai trouvé un nouvel emploi chez Fabrikam."),
         ("I prefer e-mail.", "Please don't e-mail me any more."),
         ("I'm single.", "I'm not single any longer."),
+        ("I work at Northwind.", "I left Northwind and joined Fabrikam."),
+        ("I work at Northwind.", "I got fired from Northwind."),
+        ("I work at Northwind.", "My boss never listened, so I quit my job last Friday."),
+        ("Je travaille chez Northwind.", "J'ai quitté Northwind pour Fabrikam."),
+        ("Je travaille chez Northwind.", "J'ai perdu mon boulot en mai."),
+        ("Je travaille chez Northwind.", "Je me suis fait licencier."),
+        ("I'm a baker.", "I quit my job as a baker."),
+        ("I work at Northwind.", "I'm happy to announce that I joined Fabrikam!"),
+        ("Je suis mariée.", "Nous avons divorcé."),
     ],
 )
 def test_a_change_of_mind_lands_on_the_same_slot(before: str, after: str) -> None:
     [first] = changes(before)
-    [second] = changes(after, known=known(first.path, first.statement, first.kind))
+    second, *told = changes(after, known=known(first.path, first.statement, first.kind))
 
     assert (second.op, second.path) == ("set", first.path)
     assert second.statement != first.statement
+    assert all(change.op == "set" and change.path.startswith("/events/") for change in told)
 
 
 @pytest.mark.parametrize(
@@ -345,6 +361,15 @@ def test_a_change_of_mind_lands_on_the_same_slot(before: str, after: str) -> Non
         ("J'ai de l'asthme.", "Je n'ai plus d'asthme."),
         ("J'ai un chat.", "Je n'ai plus de chat."),
         ("Je joue aux échecs.", "J'ai arrêté de jouer aux échecs."),
+        ("I'm allergic to kiwi.", "Actually I'm not allergic to kiwi, only to mango."),
+        ("I have a kiwi allergy.", "I don't have a kiwi allergy."),
+        ("I'm allergic to kiwi.", "Great news: since last spring I'm no longer allergic to kiwi!"),
+        ("Je suis allergique au kiwi.", "Finalement, je ne suis pas allergique au kiwi."),
+        ("Je suis allergique au kiwi.", "Je n'ai plus d'allergie au kiwi."),
+        ("I play chess every Tuesday.", "I don't play chess anymore."),
+        ("We have a cat called Mote.", "Mote died on Monday."),
+        ("We have a cat.", "Our old cat passed away."),
+        ("J'ai un chat qui s'appelle Pacha.", "Mon chat Pacha est mort hier."),
     ],
 )
 def test_one_of_many_that_is_over_is_retired(before: str, after: str) -> None:
@@ -367,6 +392,18 @@ def test_one_of_many_that_is_over_is_retired(before: str, after: str) -> None:
         ("I work at Northwind.", "I retired to my cabin after the regatta in Oldbridge."),
         ("I'm married.", "I broke up the fight between the dogs."),
         ("Je travaille chez Northwind.", "J'ai quitté la fête tôt."),
+        ("I work at Northwind.", "I quit my job at the bakery."),
+        ("I work at Northwind.", "I was laid off by Fabrikam in 2019."),
+        ("I work at Northwind.", "I left my old job before the summer."),
+        ("I work at Northwind.", "I left Orla for Petra."),
+        ("I work at Northwind.", "Before Northwind I was at Fabrikam, where I got fired."),
+        ("Je travaille chez Northwind.", "J'ai démissionné de la chorale."),
+        ("I live in Lisbon.", "We're moving to Berlin in June."),
+        ("J'habite à Lyon.", "On déménage à Nantes le mois prochain."),
+        ("I'm allergic to kiwi.", "I'm not allergic to anything."),
+        ("I'm allergic to kiwi.", "I'm not allergic to kiwi jam."),
+        ("We have a cat called Mote.", "Agnes died on Monday."),
+        ("Je suis allergique au kiwi.", "Je suis plus allergique au kiwi qu'avant."),
     ],
 )
 def test_the_end_of_something_else_changes_no_slot(before: str, after: str) -> None:
@@ -375,6 +412,116 @@ def test_the_end_of_something_else_changes_no_slot(before: str, after: str) -> N
     found = changes(after, known=known(first.path, first.statement, first.kind))
 
     assert first.path not in {change.path for change in found}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "It's simply not true that {}.",
+        "My cousin wrote to me: {}.",
+        "My cousin wrote to me:\n{}.",
+        'My cousin goes "{}".',
+        "My cousin sent me this: “Hello. {}. See you in May.”",
+        "The doctor says that {}.",
+        "{}, says my doctor.",
+        "{}, my doctor thinks.",
+        "{}, I guess.",
+        "{}, but I'm not quite sure.",
+        "{}. Just kidding!",
+        "{} - no, that's not true.",
+        "{}. At least that's what my doctor thinks.",
+        "Never tell my mother that {}.",
+        "Last night I dreamed {}.",
+        "In the play, {}.",
+        "As soon as {}, we celebrate.",
+        "When {}, the sun was shining.",
+        "{} if all goes well.",
+        "Apparently {}.",
+        "The nurse will check whether {}.",
+    ],
+)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("I'm allergic to kiwi.", "I'm no longer allergic to kiwi"),
+        ("I'm allergic to kiwi.", "I'm not allergic to kiwi"),
+        ("I live in Lisbon.", "I live in Berlin"),
+        ("I work at Northwind.", "I quit my job"),
+        ("My name is Ines.", "my name is Petra"),
+        ("I love jazz.", "I don't like jazz"),
+    ],
+)
+def test_what_the_speaker_does_not_plainly_assert_changes_no_slot(frame: str, before: str, after: str) -> None:
+    [first] = changes(before)
+
+    found = changes(frame.format(after), known=known(first.path, first.statement, first.kind))
+
+    assert first.path not in {change.path for change in found}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "Ce n'est pas vrai que {}.",
+        "Ma cousine m'a écrit : « {} ».",
+        "Le médecin dit que {}.",
+        "{}, dit mon médecin.",
+        "{}. Je plaisante !",
+        "{}, mais je n'en suis pas sûre.",
+        "{}, mais c'est à vérifier.",
+        "J'ai rêvé que {}.",
+        "Dans la pièce, {}.",
+        "Dès que {}, on fait la fête.",
+        "Quand {}, il faisait beau.",
+        "Ma mère croit que {}.",
+    ],
+)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("Je suis allergique au kiwi.", "je ne suis plus allergique au kiwi"),
+        ("J'habite à Lyon.", "j'habite à Nantes"),
+        ("Je travaille chez Northwind.", "j'ai quitté mon travail"),
+    ],
+)
+def test_what_is_not_plainly_asserted_in_french_changes_no_slot(frame: str, before: str, after: str) -> None:
+    [first] = changes(before)
+
+    found = changes(frame.format(after), known=known(first.path, first.statement, first.kind))
+
+    assert first.path not in {change.path for change in found}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My doctor says I'm allergic to kiwi.",
+        "I would love to come but I'm allergic to kiwi.",
+        "I'm allergic to kiwi, but I can't be sure about mango.",
+        "I'm allergic to kiwi. This is not a joke!",
+        "My sister said that the cake is good, but I'm allergic to kiwi.",
+        "Just so you know, as a child of Oldbridge I'm allergic to kiwi.",
+    ],
+)
+def test_an_allergy_is_kept_wherever_a_sentence_says_it(text: str) -> None:
+    assert "/allergies/kiwi.md" in {change.path for change in changes(text)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["It's wrong that I'm allergic to kiwi.", "My cousin said: I'm allergic to kiwi.", "Maybe I live in Berlin."],
+)
+def test_what_is_denied_or_said_by_others_makes_no_slot(text: str) -> None:
+    assert not [change for change in changes(text) if change.path.startswith(("/allergies/", "/home/"))]
+
+
+def test_that_somebody_retired_ends_a_profession_only_where_one_is_known() -> None:
+    [role] = changes("I'm a baker.")
+
+    after = changes("I retired in May.", known=known(role.path, role.statement, role.kind))
+
+    assert role.path in {change.path for change in after}
+    assert role.path not in {change.path for change in changes("I retired in May.")}
 
 
 def test_what_ends_within_a_batch_is_not_kept_and_what_comes_back_is() -> None:

@@ -11,13 +11,23 @@ stands at the head of `dates.py`.
 import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import date
+from itertools import zip_longest
 
 from services.distiller.answer import Answer, AskedLine, KnownEntry
 from services.distiller.extractive.dates import event_date
 from services.distiller.extractive.happenings import WORTH_KEEPING, WORTH_SAYING, Story, as_candidate, worth
 from services.distiller.extractive.merge import changes
-from services.distiller.extractive.slots import Candidate, slot_candidates
-from services.distiller.extractive.text import clauses, is_first_person, is_unreal, language_of, sentences, spoken
+from services.distiller.extractive.slots import Candidate, names_known_pet, slot_candidates
+from services.distiller.extractive.text import (
+    clauses,
+    is_first_person,
+    is_question,
+    is_unreal,
+    language_of,
+    sentences,
+    spoken,
+)
+from services.distiller.extractive.voice import Around
 from services.distiller.extractive.words import Language
 
 __all__ = ["extract", "extracted"]
@@ -49,14 +59,17 @@ def _candidates(line: AskedLine, taken: set[str]) -> Iterator[Candidate]:
     text = spoken(line.text)
     language = language_of(text)
     stories: list[Story] = []
-    for sentence in sentences(text):
-        if is_unreal(sentence, language):
+    said_in_turn = sentences(text)
+    for sentence, following in zip_longest(said_in_turn, said_in_turn[1:], fillvalue=""):
+        if is_question(sentence) or is_unreal(sentence, language):
             continue
-        said = is_first_person(sentence, language)
+        said = is_first_person(sentence, language) or names_known_pet(sentence, taken)
         rest: list[str] = []
         slotted = False
-        for clause in clauses(sentence, language) if said else []:
-            slots = slot_candidates(clause, line.number, line.said_at, language, taken)
+        parts = clauses(sentence, language) if said else []
+        for at, clause in enumerate(parts):
+            around = Around(tuple(parts[:at]), (*parts[at + 1 :], following))
+            slots = slot_candidates(clause, around, line.number, line.said_at, language, taken)
             yield from slots
             if any(each.ends is None for each in slots):
                 slotted = True

@@ -1,8 +1,8 @@
 """Words that name a day, counted from the day on which they were said where they were said.
 
 A weekday, or a day of a month, without a year is the next one, and in a past tense the last.
-Not read: a month or a year without a day, years ago, `a few weeks ago`, days that recur, and numbers such as 3/9, which
-are two different days in two countries. Of `last week` the same weekday is taken.
+Not read: a week, a month or a year without a day, months or years ago, `a few weeks ago`, days that recur, and numbers
+such as 3/9, which are two different days in two countries.
 """
 
 import re
@@ -105,23 +105,11 @@ def _no_day(match: re.Match[str], said_on: date, future: bool) -> None:
     return None
 
 
-def _months_later(day: date, months: int) -> date:
-    index = day.year * 12 + day.month - 1 + months
-    first = date(index // 12, index % 12 + 1, 1)
-    return first + timedelta(days=min(day.day, (_next_month(first) - first).days) - 1)
-
-
-def _next_month(first: date) -> date:
-    return (first + timedelta(days=31)).replace(day=1)
-
-
 def _units_away(sign: int) -> Resolve:
     def resolve(match: re.Match[str], said_on: date, future: bool) -> date:
-        said = match["count"].lower() if "count" in match.re.groupindex else "one"
-        count = sign * (int(said) if said.isdecimal() else _NUMBERS[said])
-        unit = match["unit"].lower()
-        days = _UNITS.get(unit) or _UNITS.get(unit.removesuffix("s"))
-        return said_on + timedelta(days=days * count) if days else _months_later(said_on, count)
+        said = match["count"].lower()
+        count = int(said) if said.isdecimal() else _NUMBERS[said]
+        return said_on + sign * timedelta(days=count * _UNITS[match["unit"].lower().removesuffix("s")])
 
     return resolve
 
@@ -201,16 +189,14 @@ _PATTERNS = {
         (r"\byesterday\b|\blast (?:night|evening)\b", _shifted(-1)),
         (r"\btomorrow\b", _shifted(1)),
         (r"\btoday\b|\btonight\b|\bthis (?:morning|afternoon|evening)\b|\bearlier today\b", _shifted(0)),
-        (r"\b" + _COUNT + r" (?P<unit>days?|nights?|weeks?|months?) (?:ago|back|earlier)\b", _units_away(-1)),
-        (r"\bin " + _COUNT + r" (?P<unit>days?|weeks?|months?)\b", _units_away(1)),
-        (r"\b" + _COUNT + r" (?P<unit>days?|weeks?|months?) from now\b", _units_away(1)),
+        (r"\b" + _COUNT + r" (?P<unit>days?|nights?|weeks?) (?:ago|back|earlier)\b", _units_away(-1)),
+        (r"\bin " + _COUNT + r" (?P<unit>days?|weeks?)\b", _units_away(1)),
+        (r"\b" + _COUNT + r" (?P<unit>days?|weeks?) from now\b", _units_away(1)),
         (r"\b(?:last|this past|the past) weekend\b", _weekend(-1)),
         (r"\bnext weekend\b", _weekend(1)),
         (r"\b(?:this|the) weekend\b", _weekend(0)),
         (r"\b(?:last|this past|past) " + _EN_SHORT, _weekday("english", -1)),
         (r"\b(?:next|this coming|coming) " + _EN_SHORT, _weekday("english", 1)),
-        (r"\b(?:last|this past) (?P<unit>week|month)\b", _units_away(-1)),
-        (r"\bnext (?P<unit>week|month)\b", _units_away(1)),
         (r"\b" + _EN_DAY_NUMBER + _EN_UNTIL + "(?: of)? " + _EN_MONTH + r"\b" + _YEAR, _calendar("english")),
         (r"\b" + _EN_MONTH + r" (?:the )?" + _EN_DAY_NUMBER + r"\b" + _YEAR, _calendar("english")),
         (r"\b" + _EN_DAY, _weekday("english", 0)),
@@ -223,15 +209,13 @@ _PATTERNS = {
         (r"\bhier\b", _shifted(-1)),
         (r"\bdemain\b", _shifted(1)),
         (r"\baujourd['’]hui\b|\bce (?:matin|soir)\b|\bcet(?:te)? après-midi\b", _shifted(0)),
-        (r"\bil y a " + _COUNT + r" (?P<unit>jours?|semaines?|mois)\b", _units_away(-1)),
-        (r"\bdans " + _COUNT + r" (?P<unit>jours?|semaines?|mois)\b", _units_away(1)),
+        (r"\bil y a " + _COUNT + r" (?P<unit>jours?|semaines?)\b", _units_away(-1)),
+        (r"\bdans " + _COUNT + r" (?P<unit>jours?|semaines?)\b", _units_away(1)),
         (r"\b(?:le )?week-?end (?:dernier|passé)\b", _weekend(-1)),
         (r"\b(?:le )?week-?end prochain\b", _weekend(1)),
         (r"\bce week-?end\b", _weekend(0)),
         (r"\b" + _FR_DAY + r" (?:dernier|passé)\b", _weekday("french", -1)),
         (r"\b" + _FR_DAY + r" prochain\b", _weekday("french", 1)),
-        (r"\b(?P<unit>semaine|mois) (?:dernière|dernier|passée?)\b", _units_away(-1)),
-        (r"\b(?P<unit>semaine|mois) prochaine?\b", _units_away(1)),
         (r"\b(?P<day>\d{1,2})(?:er)?(?: ?(?:au|et|-|–) ?\d{1,2})? " + _FR_MONTH + _YEAR, _calendar("french")),
         (r"\b" + _FR_DAY, _weekday("french", 0)),
     ]),

@@ -24,6 +24,7 @@ from services.distiller.extractive.rules import (
     PREFERRED,
     rule,
 )
+from services.distiller.extractive.voice import EN_SPAN
 
 EMPLOYER_ASKED = "employer, job, company, where works"
 HOME_ASKED = "home, city, where lives"
@@ -41,8 +42,9 @@ _I_AM_NO_LONGER = rf"\bI(?:['’]m| am) (?:no longer|not{_MORE})"
 _I_STOPPED = r"\bI(?:['’]ve| have)? (?:just |recently |finally )?(?:gave up|given up|quit|stopped|dropped)"
 # What is played or done, up to how, when and why.
 _PASTIME = (
-    r"(?!(?:with|at|by|in|on|for|around|it|them|(?:old )?job)\b)(?P<what>[\w' -]+?)(?=$|[,.;!]|"
-    r" (?:after|and|any ?more|as|because|for|from|in|last|on|since|th(?:is|ese)|two|when|with|years|yesterday)\b)"
+    r"(?!(?:with|at|by|in|on|for|around|it|them|(?:my )?(?:old )?job)\b)(?P<what>[\w' -]+?)(?=$|[,.;!]|"
+    r" (?:after|and|any ?more|as|at|because|each|every|for|from|in|last|on|since|th(?:is|ese)|two|when|with|years|"
+    r"yesterday)\b)"
 )
 _AGAIN = r"(?= again\b| now\b)"
 # `I love how you …`, `I like that`: nothing is named that could be liked.
@@ -56,8 +58,16 @@ _NO_HOME = r"(?!(?:an?|the) (?:\w+ )?(?:world|age|era|society|times?|dream|past|
 _ENDS = r"(?=$|[,.;!]| (?:a|and|at|but|for|from|here|in|last|now|on|since|this|two|when|with|yesterday)\b)"
 _PLACE_OR_FIRM = rf"(?:{NAME}|(?P<some>{_HERE}))"
 _FROM = r"(?: from [\w' -]+?)?"
+_DIED = r"(?: has)?(?: just| sadly| recently| finally)? (?:died|passed away|is dead|was put (?:down|to sleep))\b"
+# `To anything`, `to that`: no slot is named.
+_NOT_ALL = r"(?!(?:any(?:thing)?|everything|all|it|them|that|those|these|this)\b)"
 _EATS = r"(?:vegan|vegetarian|pescatarian|gluten-free|lactose[- ]intolerant|flexitarian)"
 _FIRM_ENDS = r"(?=$|[,.;!]| (?:as|in|last|on|again|after|this|two|three|a)\b)"
+# Whose end it is, when it is said: of the job at the library, another than the employer that is known.
+_FROM_WORK = (
+    rf"(?! as\b)(?: (?:from|at|by|with|for|in) (?:(?:my|the|an?) )?(?!(?:{EN_SPAN}|last|this|late|early|end|beginning|"
+    r"good|now|least|once|moment|order|protest|health|personal|more|boss|job|\d+)\b)(?P<what>[\w'’&-]+))?"
+)
 _NOT_A_GROUP = r"(?!.*\b(?:club|gym|group|team|class|league|choir|band|church|program|community)\b)"
 
 STARTS = (
@@ -166,8 +176,8 @@ RULES = (
         rf"{_I_NO_LONGER} work there\b",
         rf"\bI(?:['’]ve| have)? (?:just )?(?:left|quit|resigned from|got laid off from) {_NOT_A_GROUP}{NAME}"
         rf"{_FIRM_ENDS}",
-        r"\bI(?:['’]ve| have)?(?: just| recently)? (?:(?:quit|left|lost) my (?:old )?job|"
-        r"(?:was|got|been) (?:laid off|fired(?! up\b)|made redundant)|resigned|retired(?! to\b))\b",
+        r"\bI(?:['’]ve| have)?(?: just| recently)? (?:(?:quit|left|lost) my job|"
+        rf"(?:was|got|been) (?:laid off|fired(?! up\b)|made redundant)|resigned|retired(?! to\b))\b{_FROM_WORK}",
         rf"{_I_AM} (?:unemployed|out of work|between jobs|retired)\b",
         ends=True,
     ),
@@ -175,6 +185,9 @@ RULES = (
         "state",
         "/job/employer.md",
         EMPLOYER_ASKED,
+        rf"\bI(?:['’]ve| have)?(?: just| recently)? (?:left|quit) (?:my job|(?P<left>(?-i:[A-Z])[\w&'’ -]+?))"
+        rf" (?:for|to (?:join|work (?:at|for))|and (?:joined|(?:started|now work) (?:at|for)))"
+        rf" {_NOT_A_GROUP}(?!christmas\b|easter\b|\w+day\b){NAME}",
         rf"{_I} work (?:at|for) {_PLACE_OR_FIRM}",
         rf"{_I} (?:started(?: working)?|(?:got|have|took|found) a (?:new )?job) (?:at|with) {_PLACE_OR_FIRM}",
         rf"{_I_AM} (?:working|employed) (?:at|for|by) {_PLACE_OR_FIRM}",
@@ -194,6 +207,9 @@ RULES = (
         "job, role, profession, occupation",
         rf"{_I_AM_NO_LONGER} (?:an? |the )?(?P<what>{JOB})\b",
         rf"{_I_NO_LONGER} work as (?:an? |the )?(?P<what>[\w -]+?)(?: any ?more\b|{_ENDS})",
+        r"\bI(?:['’]ve| have)?(?: just| recently)? (?:(?:quit|left|lost) my job|resigned|retired) as an? "
+        rf"(?P<what>{JOB})\b",
+        r"\bI(?:['’]ve| have)?(?: just| recently)? retired(?! to\b| as\b)\b",
         ends=True,
     ),
     rule(
@@ -242,7 +258,6 @@ RULES = (
         MOVED,
         HOME_ASKED,
         rf"\b(?:I|we)(?:['’]ve| have)?(?: just| recently)? (?:moved|relocated)(?: back)?{_FROM} to {NAME}",
-        rf"\b(?:I|we)(?:['’]m| am|['’]re| are) (?:moving|relocating)(?: back)?{_FROM} to {NAME}",
     ),
     rule(
         "state",
@@ -295,6 +310,9 @@ RULES = (
         "/pets/{slug}.md",
         "pets, name of dog, cat, animal",
         rf"{_I_NO_LONGER} have (?:an?|any|our|my) (?P<what>{PET})\b",
+        rf"\b(?:my|our) (?:[\w-]+ )?{PET},? {ONE_NAME},?{_DIED}",
+        rf"\b(?:my|our) (?:[\w-]+ )?(?P<what>{PET}){_DIED}",
+        rf"^{ONE_NAME}{_DIED}",
         ends=True,
     ),
     rule(
@@ -311,8 +329,9 @@ RULES = (
         "item",
         "/allergies/{slug}.md",
         "allergies, food to avoid",
-        rf"{_I_AM_NO_LONGER} (?:allergic to|intolerant to|intolerant of) {OBJECT}",
-        rf"(?:{_I_NO_LONGER} have an?|\bI(?:['’]ve| have)? (?:got over|outgrew|outgrown) my)"
+        rf"{_I_AM} (?:no longer|not(?: actually| really| at all)?) (?:allergic to|intolerant to|intolerant of)"
+        rf" {_NOT_ALL}{OBJECT}",
+        rf"(?:{_I_DO_NOT} have an?|\bI(?:['’]ve| have)? (?:got over|outgrew|outgrown) my)"
         r" (?P<what>\w+(?: \w+)?) (?:allergy|intolerance)\b",
         rf"\bI used to be (?:allergic to|intolerant to|intolerant of) {OBJECT}",
         rf"\bI can (?:now |finally )?eat (?P<what>[\w-]+(?: [\w-]+)?){_AGAIN}",
@@ -428,6 +447,6 @@ RULES = (
         "item",
         "/hobbies/{slug}.md",
         "hobbies, plays",
-        rf"{_I} (?:play|practi[sc]e|collect) (?:the )?(?!(?:with|at|in|on|for|around|it|them|a lot|too)\b){OBJECT}",
+        rf"{_I} (?:play|practi[sc]e|collect) (?:the )?(?!a lot\b|too\b){_PASTIME}",
     ),
 )

@@ -58,17 +58,22 @@ _ILLNESS = (
     r"(?:(?:du |le |un )?diabète|(?:de l['’])?asthme|des migraines|(?:de l['’])?épilepsie|(?:de l['’])?arthrose|"
     r"(?:de l['’])?hypertension|(?:de l['’])?eczéma|mal au dos)"
 )
+_DIED = r"(?: (?:est|vient de|a été))? (?:morte?|décédée?|mourir|piquée?|euthanasiée?)\b"
 _EATS = r"(?:végane?|végétarien(?:ne)?|pescétarien(?:ne)?|flexitarien(?:ne)?)"
 _ILL = r"(?:diabétique|asthmatique|épileptique)"
 # `J'aime quand tu …`, `je déteste ça`: nothing is named that could be liked.
 _NAMED = (
     r"(?!(?:ça|cela|ce|cette|ces|cet|quand|que|comment|ton|ta|tes|votre|vos|bien|beaucoup|vraiment|toujours|te|vous)\b)"
 )
+# `À rien`, `à tout`: no slot is named.
+_NOT_ALL = r"(?!(?:rien|tout|tous|toutes|quoi que ce soit|quelque chose|ça|cela)\b)"
 _ARTICLE = r"(?:au |aux |à la |à l['’]|à |le |la |les |l['’]|du |de la |de l['’]|des |de |d['’])?"
 _HERE = r"(?:une?|la|le|l['’]) ?[\w' -]+?(?=$|[,.;!]| (?:à|avec|comme|depuis|en|et)\b)"
 _IN = r"(?:à|en|au|aux|près de|dans)(?! (?:une?|le|la|les|l['’]) ?(?:monde|époque|société|passé|peur|attente)\b)"
 _FROM = r"(?: (?:de |d['’])[\w'’-]+)?"
 _WORK = r"(?:travail|emploi|poste|boulot|job)"
+_FROM_WORK = r"\b(?: (?:chez|de chez|de|par|à|dans|comme|d['’])(?: la| l['’])? ?(?P<what>(?!cause\b|suite\b)[\w'’-]+))?"
+_FIRM_ENDS = r"(?=$|[,.;!]| (?:après|avec|ce|cette|comme|depuis|en|hier|il|la semaine|le|l['’])\b)"
 _AT = r"(?:chez|pour|à la|au|à|à l['’]|dans)"
 _NO_STAY = r"(?!.*\b(?:ce soir|ce week-?end|cette nuit|aujourd['’]hui|demain|jusqu)\b)"
 _PLACE_OR_FIRM = rf"(?:{NAME}|(?P<some>{_HERE}))"
@@ -154,10 +159,11 @@ RULES = (
         "employeur, travail, entreprise, où travaille",
         rf"\bje ne (?:travaille|bosse) (?:plus|pas) {_AT} {_PLACE_OR_FIRM}",
         rf"{_I_AM_NO_LONGER} (?:employée? )?chez {NAME}",
-        rf"\bj['’]ai (?:quitté|arrêté de travailler {_AT}) {NAME}",
-        r"\bj['’]ai (?:(?:quitté|perdu) mon {_WORK}|démissionné|été (?:licenciée?|virée?))\b",
+        rf"\bj['’]ai (?:quitté|arrêté de travailler {_AT}) {NAME}{_FIRM_ENDS}",
+        rf"\b(?:j['’]ai (?:(?:quitté|perdu) mon {_WORK}|démissionné|été (?:licenciée?|virée?))"
+        rf"|je me suis fait (?:virer|licencier|renvoyer)){_FROM_WORK}",
         r"\bje ne (?:travaille|bosse) plus là\b",
-        r"\bje suis (?:au chômage|sans emploi|à la retraite)\b",
+        r"\b(?:je suis (?:au chômage|sans emploi|à la retraite)|j['’]ai pris ma retraite)\b",
         ends=True,
     ),
     rule(
@@ -165,6 +171,8 @@ RULES = (
         "/job/employer.md",
         "employeur, travail, entreprise, où travaille",
         rf"\bje (?:travaille|bosse){_NOW} {_AT} {_PLACE_OR_FIRM}",
+        rf"\bj['’]ai quitté (?:mon {_WORK}|(?P<left>(?-i:[A-ZÀ-Þ])[\w&'’ -]+?))"
+        rf" (?:pour|et rejoint|et suis passée? chez) (?:rejoindre |entrer chez |travailler chez )?{NAME}",
         rf"\bj['’]ai (?:rejoint|commencé (?:à travailler )?chez|été embauchée? (?:chez|par)) {NAME}",
         rf"\bj['’]ai (?:trouvé )?un (?:nouve(?:l|au) )?{_WORK} chez {NAME}",
         rf"\bmon (?:nouvel )?employeur est {NAME}",
@@ -175,6 +183,8 @@ RULES = (
         "/job/role.md",
         "métier, poste, profession",
         rf"{_I_AM_NO_LONGER} (?:une? )?(?P<what>{_JOB})\b",
+        rf"\bj['’]ai (?:(?:quitté|perdu) mon {_WORK}|démissionné) (?:comme |de |d['’])(?P<what>{_JOB})\b",
+        r"\b(?:j['’]ai pris ma|je suis à la) retraite\b",
         ends=True,
     ),
     rule(
@@ -206,7 +216,7 @@ RULES = (
         "/home/city.md",
         "domicile, ville, où habite",
         r"\b(?:j['’]habite|je vis|je réside|(?:nous|on) (?:habitons|habite|vivons|vit)|je me suis installée?|"
-        r"(?:j['’]ai|nous avons|on a) (?:emménagé|déménagé)|(?:je déménage|nous déménageons|on déménage)|"
+        r"(?:j['’]ai|nous avons|on a) (?:emménagé|déménagé)|"
         r"(?:je viens|nous venons|on vient) (?:(?:de |d['’])(?:dé|em)ménager|de (?:m|nous |s)['’]?installer)|"
         rf"je suis (?:de retour|revenue?|retournée?)){_NOW}{_FROM} {_IN} {_PLACE_OR_FIRM}",
     ),
@@ -228,6 +238,7 @@ RULES = (
         "/family/relationship-status.md",
         "situation familiale, mariage",
         _I_AM + r" (?P<what>mariée?|fiancée?|célibataire|divorcée?|veu(?:f|ve)|pacsée?|séparée?)\b",
+        r"\b(?:j['’]ai|nous avons|on a) (?P<what>divorcé)\b",
         r"(?:\bje me suis|\bon s['’]est|\bnous nous sommes) (?P<what>(?:mari|fianc|pacs|sépar)ée?s?)\b",
         r"\b(?:je viens|nous venons|on vient) de (?:me |nous |se )?"
         r"(?P<what>marier|fiancer|pacser|séparer|divorcer)\b",
@@ -260,6 +271,9 @@ RULES = (
         "/pets/{slug}.md",
         "animaux, nom du chien, du chat",
         rf"\b(?:je n['’]ai|nous n['’]avons|on n['’]a) plus (?:de |d['’])(?P<what>{_PET})\b",
+        rf"\b(?:mon|ma|notre) {_PET},? {ONE_NAME},?{_DIED}",
+        rf"\b(?:mon|ma|notre) (?P<what>{_PET}){_DIED}",
+        rf"^{ONE_NAME}{_DIED}",
         ends=True,
     ),
     rule(
@@ -275,7 +289,9 @@ RULES = (
         "item",
         "/allergies/{slug}.md",
         "allergies, aliments à éviter",
-        rf"{_I_AM_NO_LONGER} (?:allergique|intolérante?) {_ARTICLE}{OBJECT}",
+        rf"\bje (?:ne suis (?:pas|plus)|suis pas) (?:du tout )?(?:allergique|intolérante?)"
+        rf" {_ARTICLE}{_NOT_ALL}{OBJECT}",
+        rf"\bje n['’]ai (?:pas|plus) (?:d['’]|l['’])(?:allergie|intolérance) {_ARTICLE}{_NOT_ALL}{OBJECT}",
         rf"\bje peux {_AGAIN} manger {_ARTICLE}{OBJECT}",
         each=True,
         ends=True,

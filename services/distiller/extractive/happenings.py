@@ -32,6 +32,10 @@ _CALENDAR = re.compile(
     r"jours?|semaines?|mois|dernière?|prochaine?|passée?|avant-hier|demain|deux|trois|janvier|février|mars|avril|mai|juin|"
     r"juillet|août|septembre|octobre|novembre|décembre"
 )
+# Of no day, and yet of a time that can be asked for.
+_SPAN = re.compile(
+    r"\b(?:last|next|past) (?:week|month|year)\b|\b(?:semaine|mois|année|an) (?:derni|pass|proch)\w+", re.IGNORECASE
+)
 _NUMBER = re.compile(r"\b\d+\b")
 
 
@@ -68,7 +72,7 @@ def worth(sentence: str, language: Language, *, dated: bool) -> float:
         + min(len(_PROPER_NAME.findall(sentence)), 2)
         + min(len(_NUMBER.findall(sentence)), 1)
         + 1.5 * bool(_TITLE.search(sentence))
-        + 1.5 * dated
+        + 1.5 * (dated or bool(_SPAN.search(sentence)))
         + 3.0 * any(shape[language].search(sentence) for shape in (HAPPENED, PLANNED, DECIDED))
         - 1.5 * len(_SECOND_PERSON.findall(sentence))
     )

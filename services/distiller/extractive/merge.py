@@ -46,9 +46,10 @@ def changes(candidates: Sequence[Candidate], known: Sequence[KnownEntry]) -> lis
 
 def _ends_another(candidate: Candidate, holds: str | None) -> bool:
     """`I no longer live in Lisbon` ends nothing where Berlin is what the slot says by now."""
-    if candidate.ends is None or candidate.kind != "state" or holds is None:
+    over = candidate.instead_of if candidate.ends is None else candidate.ends
+    if over is None or candidate.kind != "state" or holds is None:
         return False
-    return not _meaning(candidate.ends, candidate.language) <= _meaning(holds, candidate.language)
+    return not _meaning(over, candidate.language) <= _meaning(holds, candidate.language)
 
 
 def _repeats(candidate: Candidate, earlier: ProposedChange, holds: str | None) -> bool:

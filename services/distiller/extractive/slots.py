@@ -1,7 +1,7 @@
 """Statements that have a slot of their own: who somebody is, where, with whom, and what they like."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import date, datetime
 
@@ -11,16 +11,21 @@ from services.distiller.extractive.dates import event_date
 from services.distiller.extractive.places import is_known_place, is_place
 from services.distiller.extractive.rules import CONTACT_PREFERENCE, FAVOURITE, MOVED, PREFERRED, Rule
 from services.distiller.extractive.text import as_statement
-from services.distiller.extractive.words import Language, content_words, slug, stems, strong_words
+from services.distiller.extractive.voice import Around, is_own, is_plain, is_so
+from services.distiller.extractive.words import Language, content_words, slug, stems, strong_words, words
 
 EMPLOYER = "/job/employer.md"
+ROLE = "/job/role.md"
 HOME = "/home/city.md"
 
 _RULES = {"english": english.RULES, "french": french.RULES}
-# Every rule begins with one of these words. Trying the rules only there is several times as fast as searching for each.
+# Every rule begins with one of these words, or where the clause does. Trying the rules only there is several times as
+# fast as searching for each.
 _STARTS = {"english": re.compile(english.STARTS, re.I), "french": re.compile(french.STARTS, re.I)}
 _LIST = re.compile(r"\s*(?:,|&|\b(?:and|or|et|ou)\b)\s*")
 _WITHOUT_DAY = ("/identity/birthday", "/likes", "/hobbies", "/allergies", "/diet", "/contact", PREFERRED, FAVOURITE)
+# `You can reach me at …`, `I went with my wife Orla`: said of something else, and true all the same.
+_SAID_IN_PASSING = ("/contact/", "/family/partner", "/family/{slug}")
 _MAX_OBJECTS = 4
 _MAX_OBJECT_WORDS = 8
 _MAX_DESCRIPTION = 300
@@ -28,7 +33,10 @@ _MAX_DESCRIPTION = 300
 
 @dataclass(frozen=True)
 class Candidate:
-    """What one line says about one slot. `ends` names what no longer holds, if anything; None where something does."""
+    """What one line says about one slot.
+
+    `ends` names what no longer holds, if anything; None where something does. `instead_of` is whose place it takes.
+    """
 
     path: str
     kind: Kind
@@ -38,6 +46,7 @@ class Candidate:
     line: int
     language: Language
     ends: str | None = None
+    instead_of: str | None = None
 
     @property
     def retires(self) -> bool:
@@ -46,16 +55,16 @@ class Candidate:
 
 
 def slot_candidates(
-    clause: str, line: int, said_at: datetime, language: Language, taken: Collection[str]
+    clause: str, around: Around, line: int, said_at: datetime, language: Language, taken: Collection[str]
 ) -> list[Candidate]:
     """At most one rule of a topic speaks; `taken` are the paths that have a value already."""
     found: list[Candidate] = []
     topics: set[str] = set()
-    starts = [match.start() for match in _STARTS[language].finditer(clause)]
+    starts = sorted({0, *(match.start() for match in _STARTS[language].finditer(clause))})
     for rule in _RULES[language]:
         if rule.topic in topics:
             continue
-        said = _first_said(rule, clause, starts, language, taken)
+        said = _first_said(rule, clause, around, starts, language, taken)
         if said is None:
             continue
         match, targets = said
@@ -71,6 +80,7 @@ def slot_candidates(
                 line=line,
                 language=language,
                 ends=_object(match) if rule.ends else None,
+                instead_of=match.groupdict().get("left"),
             )
             for path, description in targets
         )
@@ -78,15 +88,33 @@ def slot_candidates(
 
 
 def _first_said(
-    rule: Rule, clause: str, starts: list[int], language: Language, taken: Collection[str]
+    rule: Rule, clause: str, around: Around, starts: list[int], language: Language, taken: Collection[str]
 ) -> tuple[re.Match[str], list[tuple[str, str]]] | None:
     """What a rule finds first, with the path and the description of each slot that it is about."""
     for pattern in rule.patterns:
         for start in starts:
             match = pattern.match(clause, start)
-            if match is not None and (targets := _targets(rule, match, clause, language, taken)):
+            if match is None:
+                continue
+            is_meant = _is_meant(rule, match, clause, around, language, taken)
+            if targets := [each for each in _targets(rule, match, clause, language, taken) if is_meant(each[0])]:
                 return match, targets
     return None
+
+
+def _is_meant(
+    rule: Rule, match: re.Match[str], clause: str, around: Around, language: Language, taken: Collection[str]
+) -> Callable[[str], bool]:
+    """Whether what was found may be said of a slot."""
+    before, after = clause[: match.start()], clause[match.end() :]
+    if is_plain(before, after, around, language, ends=rule.ends):
+        return lambda path: True
+    if rule.ends or not is_own(before, around, language):
+        return lambda path: False
+    if rule.path.startswith(_SAID_IN_PASSING):
+        return lambda path: True
+    may_be_new = rule.kind != "state" or is_so(before, after, around, language)
+    return lambda path: may_be_new and path not in taken
 
 
 def _object(match: re.Match[str]) -> str:
@@ -110,6 +138,8 @@ def _targets(
         return [_moved(said, clause, taken)]
     if rule.path == EMPLOYER and is_known_place(said):
         return []
+    if rule.path == ROLE and rule.ends and not said and ROLE not in taken:
+        return []  # that somebody retired tells no profession
     if rule.path == PREFERRED:
         return _preferred(rule, said, groups.get("than") or "", language)
     if rule.path == FAVOURITE:
@@ -158,6 +188,11 @@ def _moved(said: str, clause: str, taken: Collection[str]) -> tuple[str, str]:
     if EMPLOYER in taken and not is_place(said, clause):
         return EMPLOYER, f"{english.EMPLOYER_ASKED}: {said}"
     return HOME, f"{english.HOME_ASKED}: {said}"
+
+
+def names_known_pet(sentence: str, taken: Collection[str]) -> bool:
+    """`Biscuit died`: said of the speaker's own, by a name that has a slot."""
+    return f"/pets/{slug(words(sentence)[:1])}.md" in taken
 
 
 def slot_key(path: str, language: Language) -> tuple[str, frozenset[str]]:

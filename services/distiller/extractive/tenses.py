@@ -8,7 +8,7 @@ from services.distiller.extractive.words import Language
 _EN_DECISION = r"\b(?:I|we)(?:['’]ve| have)? (?:decided|chose|chosen|agreed|made up my mind|settled on)\b"
 _EN_PLAN = (
     r"\b(?:I|we)(?:['’]m| am|['’]re| are) (?:planning|going to|gonna|hoping|aiming|thinking (?:of|about)|looking into|"
-    r"saving|about to|off to|expecting|getting married|moving|starting|visiting|flying|travell?ing)\b"
+    r"saving|about to|off to|expecting|getting married|moving|relocating|starting|visiting|flying|travell?ing)\b"
     r"|^gonna\b|\b(?:I|we) (?:plan|want|wanna|intend|hope|aim|will|need) (?:to|on)?\b"
     r"|\b(?:I|we)['’]ll\b|\b(?:I|we)['’]d (?:love|like) to\b|\b(?:my|our) (?:goal|dream|plan)s?\b"
 )
@@ -23,7 +23,8 @@ _EN_HAPPENED = (
 )
 _FR_DECISION = r"\b(?:j['’]ai|nous avons|on a) (?:décidé|choisi|convenu)\b"
 _FR_PLAN = (
-    r"\b(?:nous attendons|on attend|je pars|nous partons|on part|je vais|j['’]ai envie|nous allons|on va|"
+    r"\b(?:nous attendons|on attend|je déménage|nous déménageons|on déménage|"
+    r"je pars|nous partons|on part|je vais|j['’]ai envie|nous allons|on va|"
     r"je compte|je veux|je voudrais|j['’]aimerais|"
     r"je souhaite|j['’]envisage|je prévois|j['’]ai prévu|j['’]ai l['’]intention|je pense \w+r|"
     r"mon (?:but|rêve|objectif|projet)|j['’]ai (?:un )?rendez-vous)\b"

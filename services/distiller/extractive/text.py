@@ -2,6 +2,7 @@
 
 import re
 
+from services.distiller.extractive.voice import introduces_speech
 from services.distiller.extractive.words import FUNCTION_WORDS, Language, words
 
 MAX_STATEMENT = 300
@@ -13,6 +14,7 @@ _OWN_MEMORY = re.compile(r"<memory\b[^<>]*>.*?(?:</memory>|\Z)", re.IGNORECASE |
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _ASIDE = re.compile(r"\[[^\[\]]*\]")
 _QUOTED = re.compile(r"(?m)^\s*>.*$")
+_IN_QUOTES = re.compile(r"[\"“«][^\"“”«»]*[\"”»]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"”»)]*\s+|\n+")
 _ABBREVIATION_CHARS = 8
@@ -114,23 +116,28 @@ def language_of(text: str) -> Language:
 
 
 def spoken(text: str) -> str:
-    """What the speaker says: our own memory blocks, code, quoted lines and bracketed asides are not."""
+    """What the speaker says: our own memory blocks, code, quoted lines and passages, and bracketed asides are not."""
     for block in (_OWN_MEMORY, _CODE, _QUOTED):
         text = block.sub("\n", text)
+    text = _IN_QUOTES.sub(lambda quoted: " " if _SENTENCE_END.search(quoted[0][1:-1]) else quoted[0], text)
     return _ASIDE.sub(" ", text).strip()[:_MAX_LINE]
 
 
 def sentences(text: str) -> list[str]:
-    """Declarative sentences with fillers taken off; questions stay behind."""
+    """Sentences with fillers taken off."""
     whole: list[str] = []
     for piece in _SENTENCE_END.split(text):
         # Only the end of what stands tells; and beyond its limit nothing more of a sentence is read.
-        if whole and len(whole[-1]) < _MAX_SENTENCE and _ABBREVIATION.search(whole[-1][-_ABBREVIATION_CHARS:]):
+        if whole and len(whole[-1]) < _MAX_SENTENCE and _goes_on(whole[-1]):
             whole[-1] = f"{whole[-1]} {piece}"
         elif piece.strip():
             whole.append(piece)
     plain = (without_fillers(" ".join(_UNPRINTABLE.sub(" ", piece).split())[:_MAX_SENTENCE]) for piece in whole)
-    return [sentence for sentence in plain if sentence and not is_question(sentence)]
+    return [sentence for sentence in plain if sentence]
+
+
+def _goes_on(piece: str) -> bool:
+    return bool(_ABBREVIATION.search(piece[-_ABBREVIATION_CHARS:])) or introduces_speech(piece)
 
 
 def without_fillers(sentence: str) -> str:
