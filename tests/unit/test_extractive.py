@@ -647,3 +647,13 @@ def test_a_hostile_line_costs_no_more_than_a_long_one(text: str) -> None:
 
     assert sum(seen) <= len(text) + len(seen)
     assert max(seen, default=0) <= 600
+
+
+@pytest.mark.parametrize("opening", ["now yesterday today ", "at the end of last ", "mai le 2 hier "])
+def test_many_openers_in_a_row_are_read_in_one_way(opening: str) -> None:
+    """A reading that tries all ways would not come back."""
+    found = changes(
+        f"{opening * 25}or not I quit my job.", known=known("/job/employer.md", "I work at Fabrikam.", "state")
+    )
+
+    assert "/job/employer.md" not in {change.path for change in found}
