@@ -150,13 +150,14 @@ async def test_a_repeated_answer_of_memory_is_counted_once(opened: Open, model: 
             consumer = Consumer("distiller", BatchesApplied).durable
             return memstream.metric("distiller", "memstream_deliveries_total", consumer=consumer, outcome="done")
 
-        before = heard()
         distiller = chassis_of(memstream.apps["distiller"]).database
+        batches = await distiller.fetchval("select count(*) from batches")
+        await until(lambda: heard() == batches)
         await distiller.write(
             "insert into outbox (message_id, subject, payload) select gen_random_uuid(), $1, event from batches",
             MemoriesDistilled.subject,
         )
-        await until(lambda: heard() == before + 2)
+        await until(lambda: heard() == 2 * batches)
 
         assert memstream.metric("distiller", CHANGES, outcome="conflict") == 2
         assert (
