@@ -24,6 +24,7 @@ class Pipeline(Bound):
     `CONTINUOUS` distils an actor `quiet_period_s` after their last item, `max_wait_s` after the first at the latest;
     `SCHEDULED` about once a day; `MANUAL_ONLY` when it is run. `daily_token_budget` is per UTC day; None has no end.
     `error` says why it cannot distil now: a store of it was deleted, say, and another made under the same name.
+    `effective_model` is what distils: `model`, or the server's default where that is None.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Pipeline(Bound):
     trigger: str
     display_name: str | None = None
     model: str | None = None
+    effective_model: str | None = None
     instructions: str | None = None
     enabled: bool | None = None
     quiet_period_s: float | None = None
