@@ -122,6 +122,6 @@ class PaidAnswers:
 
     async def _check_budget(self, pipeline: Pipeline) -> None:
         """By the budget as it is now, of whoever pays."""
-        budget, spent = await self._usage.budget(pipeline.payer_uid)
-        if budget is not None and spent >= budget:
+        budget = await self._usage.spent_budget(pipeline.payer_uid)
+        if budget is not None:
             raise OverBudget(f"the daily_token_budget of {budget} is spent")

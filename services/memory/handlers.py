@@ -75,7 +75,7 @@ class Handlers:
             together = first_together(events[done:])
             try:
                 await self._apply_together(together)
-            except Exception:
+            except Exception:  # whoever is left out is asked alone, and fails by itself if at all
                 if not done:
                     raise
                 break

@@ -76,8 +76,7 @@ class LaneApi:
             raise NotFound(f"{pipeline.name} has no lane of this actor.")
         self._workers.due_in(0)
         model = self._models.get(pipeline.model)
-        budget, spent = await self._usage.budget(uid)
-        is_over = model is not None and model.paid and budget is not None and spent >= budget
+        is_over = model is not None and model.paid and await self._usage.spent_budget(uid) is not None
         return Redriven(redriven=redriven, over_budget=is_over)
 
     async def usage(

@@ -34,8 +34,8 @@ class Usage:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def budget(self, pipeline_uid: UUID) -> tuple[int | None, int]:
-        """A pipeline's daily budget, and what its calls have cost since midnight UTC: both in tokens."""
+    async def spent_budget(self, pipeline_uid: UUID) -> int | None:
+        """A pipeline's daily budget of tokens where its calls since midnight UTC have spent it; else None."""
         row = await self._database.fetchrow(
             "select (select daily_token_budget from pipelines where pipeline_uid = $1) as daily,"
             " coalesce(sum(prompt_tokens + completion_tokens), 0)::bigint as spent from usage"
@@ -43,7 +43,8 @@ class Usage:
             pipeline_uid,
         )
         assert row is not None  # noqa: S101 - an aggregate answers one row
-        return row["daily"], row["spent"]
+        budget: int | None = row["daily"]
+        return budget if budget is not None and row["spent"] >= budget else None
 
     async def of_pipeline(self, pipeline_uid: UUID, since: date | None, until: date | None) -> list[UsageRow]:
         """The newest day first."""
